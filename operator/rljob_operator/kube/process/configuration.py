@@ -16,7 +16,7 @@ from rljob.api.structure import structural_problems
 from rljob.api.types import APIModel, Flag, Integer, Quantity, Text
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube.render.kept_settings import as_text
+from rljob_operator.kube.render.rendering import as_text
 from rljob_operator.kube.render.settings import (
     CHECKPOINT_SIZE,
     GPU_NODE_LABELS,

@@ -9,10 +9,10 @@ from rljob.api.job import API_VERSION
 
 from rljob_operator.core.member import Role
 from rljob_operator.experiments.state import Run
-from rljob_operator.kube.render import names, trackers
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.containers import resources
 from rljob_operator.kube.render.metadata import Owned, handed_on
-from rljob_operator.kube.render.pod import pod
+from rljob_operator.kube.render.pod import pod, trackers
 from rljob_operator.kube.render.roles import section
 from rljob_operator.kube.render.settings import Settings
 
@@ -59,7 +59,7 @@ def judge(owned: Owned, settings: Settings, experiment: str, name: str, words: S
     made: dict[str, Any] = pod(owned, "learner", "judge", "", settings)
     (worker,) = [each for each in made["spec"]["containers"] if each["name"] == names.WORKER]
     beside = [each for each in made["spec"]["containers"] if each is not worker]
-    of_trackers = {each["name"] for each in trackers.sidecars(owned, settings)}
+    of_trackers = {each["name"] for each in trackers(owned, settings)}
     before = [each for each in made["spec"].get("initContainers", ()) if each["name"] not in of_trackers]
     evaluator, storage = section(owned.job, Role.EVALUATOR), owned.job.spec.checkpoint.storage
     bucket = storage.object_store if storage is not None else None

@@ -2,7 +2,8 @@
 
 Where a role's pods go: the manifest's fields and podTemplate, spot nodes, and nodes with GPUs.
 
-The Redis of a replay shard: a native sidecar, which starts before the service and saves after it has ended.
+What stands beside a role as native sidecars: the Redis of a replay shard, which starts before the service and saves after it has
+ended, and the trackers of the learner.
 """
 
 import copy
@@ -13,10 +14,10 @@ from typing import Any, Final
 from rljob.api import RLJob, quantity
 from rljob.api.pods import Resources
 from rljob.replay.redis_options import server_options
-from rljob.tracking.tracker import trackers_of
+from rljob.tracking.tracker import IDENTITY_VARIABLE, trackers_of
 
 from rljob_operator.core.member import LEADERS, Role
-from rljob_operator.kube.render import external_redis, names, trackers
+from rljob_operator.kube.render import external_redis, names
 from rljob_operator.kube.render.containers import resources, restricted, worker
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.names import at
@@ -24,7 +25,7 @@ from rljob_operator.kube.render.roles import device, external_redis_of, has_own_
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.spot import on_spot_nodes, playing_on
 from rljob_operator.kube.render.template import patched
-from rljob_operator.kube.render.volumes import REDIS_DATA, REDIS_SOCKET, pod_volumes
+from rljob_operator.kube.render.volumes import REDIS_DATA, REDIS_SOCKET, mounts, pod_volumes
 from rljob_operator.surroundings import DRAIN_SECONDS
 
 SAVE_SECONDS: Final = 60
@@ -65,6 +66,36 @@ def sidecar(job: RLJob, settings: Settings) -> dict[str, Any]:
         },
         "securityContext": restricted(),
     }
+
+
+_LAST_SECONDS: Final = 15
+"""For a tracker's last points, once the learner has ended."""
+_OF_A_TRACKER: Final = {"cpu": "50m", "memory": "256Mi"}
+_MOUNTED: Final = frozenset({names.RUN_DIR, names.JOB_DIR, "/tmp"})
+
+
+def trackers(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
+    """The init containers ``tracker-<name>``, of the learner's own image. They read what the learner writes and send it on, start
+    before it and end after it, may fail as they like, and alone have the credentials."""
+    job, tracking = owned.job, owned.job.spec.tracking
+    secret = tracking.secret_ref if tracking is not None else None
+    credentials = {"envFrom": [{"secretRef": {"name": secret.name}}]} if secret is not None else {}
+    plain = {IDENTITY_VARIABLE: owned.uid, "HOME": "/tmp", "USER": "rljob"}
+    job_file = f"{names.JOB_DIR}/{names.JOB_FILE}"
+    return [
+        {
+            "name": f"tracker-{name}",
+            "image": image(job, Role.LEARNER, settings),
+            "command": ["python", "-m", "rljob.tracking.sender", names.RUN_DIR, name, "--job", job_file],
+            "restartPolicy": "Always",
+            "env": [{"name": each, "value": value} for each, value in plain.items()],
+            **credentials,
+            "resources": {"requests": _OF_A_TRACKER},
+            "volumeMounts": [each for each in mounts(job, "learner", settings) if each["mountPath"] in _MOUNTED],
+            "securityContext": restricted(),
+        }
+        for name in trackers_of(tracking)
+    ]
 
 
 _GPU_WEIGHT: Final = 60
@@ -199,14 +230,14 @@ def _completed(pod: dict[str, Any]) -> dict[str, Any]:
 def grace_seconds(job: RLJob, role: Role) -> int:
     """How long a pod of the role may take to end: what its role may, a Redis or trackers beside it, and the kubelet."""
     saving = SAVE_SECONDS if role is Role.REPLAY and has_own_redis(job) else 0
-    sending = trackers.LAST_SECONDS if role is Role.LEARNER and trackers_of(job.spec.tracking) else 0
+    sending = _LAST_SECONDS if role is Role.LEARNER and trackers_of(job.spec.tracking) else 0
     return math.ceil(DRAIN_SECONDS[role]) + saving + sending + _KUBELET_SECONDS
 
 
 def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
     job, role, secrets = owned.job, Role.of(member), owned.job.spec.image_pull_secrets
     beside = [sidecar(job, settings)] if role is Role.REPLAY and has_own_redis(job) else []
-    beside += trackers.sidecars(owned, settings) if member in LEADERS else []
+    beside += trackers(owned, settings) if member in LEADERS else []
     found = {
         "hostname": member,
         "subdomain": names.service(job.metadata.name),

@@ -8,17 +8,18 @@ do not work beside its own it is left alone until it is suspended and resumed.
 
 import hashlib
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from functools import cache, lru_cache
-from typing import Final
+from typing import Any, Final
 
+from pydantic import TypeAdapter, ValidationError
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import places
 from rljob.api.status import RLJobStatus
 from rljob.wire.version import WIRE_VERSION
 
-from rljob_operator.kube.render.kept_settings import as_text, with_kept
 from rljob_operator.kube.render.settings import Settings
 
 _PODS: Final = 4
@@ -30,11 +31,11 @@ the manifest or the messages between roles."""
 def version() -> int:
     """Tells releases apart whose pods can't work in one job: roles refuse a field that they do not know, and messages of another
     protocol."""
-    fields = sorted(place.path for place in places(RLJobSpec, whole_sections=False))
-    return int(hashlib.sha256(json.dumps([_PODS, WIRE_VERSION, *fields]).encode()).hexdigest()[:7], 16)
+    paths = sorted(place.path for place in places(RLJobSpec, whole_sections=False))
+    return int(hashlib.sha256(json.dumps([_PODS, WIRE_VERSION, *paths]).encode()).hexdigest()[:7], 16)
 
 
-_REMEMBERED_AT_ONCE: Final = 16
+_OFFERED_AT_ONCE: Final = 16
 """An operator's settings are the same for all jobs but those that keep a claim; each reconciliation asks what to keep of them."""
 
 
@@ -43,7 +44,7 @@ def offered(status: RLJobStatus, settings: Settings) -> RenderingMemory:
     return _memory_of(_at_a_start(status, settings), version())
 
 
-@lru_cache(_REMEMBERED_AT_ONCE)
+@lru_cache(_OFFERED_AT_ONCE)
 def _memory_of(taken: Settings, version: int) -> RenderingMemory:
     return RenderingMemory(version=version, image=taken.image, gpu_image=taken.gpu_image, settings=as_text(taken))
 
@@ -76,3 +77,37 @@ def is_of_another_release(memory: ControllerMemory) -> bool:
     """Whether a job runs with pods that do not work beside those of this release."""
     fixed = memory.rendering
     return memory.active_since is not None and fixed is not None and fixed.version != version()
+
+
+AT_ONCE: Final = frozenset({"operator_namespaces", "prometheus_namespaces"})
+"""Settings that no pod and no claim is made with: the newest ones count, also for a job that runs."""
+_ELSEWHERE: Final = frozenset({"image", "gpu_image"})
+"""Kept, too, in fields of their own."""
+KEPT: Final = tuple(each.name for each in fields(Settings) if each.name not in AT_ONCE | _ELSEWHERE)
+"""All others: with them another pod of the job, a claim, its learner's files or its suspension would differ."""
+
+_FORM: Final = TypeAdapter(Settings)
+_REMEMBERED_AT_ONCE: Final = 64
+"""Texts that are kept as they were read: all jobs that one operator has started have the same."""
+
+
+def as_text(settings: Settings) -> str:
+    """What a job's status keeps of the settings, as JSON."""
+    found = _FORM.dump_python(settings, mode="json", include=set(KEPT))
+    return json.dumps(found, separators=(",", ":"), sort_keys=True)
+
+
+def with_kept(settings: Settings, text: str) -> Settings:
+    """``settings`` with those that ``text`` has and this release knows; a text that can't be read has none."""
+    return replace(settings, **_read(text))
+
+
+@lru_cache(_REMEMBERED_AT_ONCE)
+def _read(text: str) -> Mapping[str, Any]:
+    try:
+        written = json.loads(text)
+        known = {name: written[name] for name in KEPT if name in written}
+        found = _FORM.validate_python({"image": "of no matter", **known})
+    except (ValidationError, ValueError, TypeError):
+        return {}
+    return {name: getattr(found, name) for name in known}

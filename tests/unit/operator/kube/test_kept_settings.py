@@ -9,9 +9,9 @@ from rljob.api.controller_memory import MAX_SETTINGS, ControllerMemory, Renderin
 from rljob.api.status import RLJobStatus
 from rljob_operator.kube.process import configuration
 from rljob_operator.kube.process.configuration import checked
-from rljob_operator.kube.render import kept_settings, rendering
+from rljob_operator.kube.render import rendering
 from rljob_operator.kube.render.children import children
-from rljob_operator.kube.render.kept_settings import KEPT, as_text, with_kept
+from rljob_operator.kube.render.rendering import KEPT, as_text, with_kept
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoints_are
 
@@ -61,7 +61,7 @@ def test_a_changed_field_leaves_what_runs_as_it_is(field: str) -> None:
 
 def test_what_is_at_once_is_all_that_is_not_kept() -> None:
     kept = {*KEPT, "image", "gpu_image"}
-    assert {*KEPT, "image", "gpu_image"} | kept_settings.AT_ONCE == {each.name for each in fields(Settings)}
+    assert {*KEPT, "image", "gpu_image"} | rendering.AT_ONCE == {each.name for each in fields(Settings)}
     now = changed(*TOGETHER)
     found = rendering.settings_for(status(), now)
 
@@ -69,7 +69,7 @@ def test_what_is_at_once_is_all_that_is_not_kept() -> None:
         return {name for name in names if getattr(one, name) == getattr(other, name)}
 
     assert same(kept, now, STARTED) == set(), "each is changed by some field"
-    assert (same(kept, found, STARTED), same(kept_settings.AT_ONCE, found, now)) == (kept, kept_settings.AT_ONCE)
+    assert (same(kept, found, STARTED), same(rendering.AT_ONCE, found, now)) == (kept, rendering.AT_ONCE)
 
 
 @pytest.mark.parametrize(
