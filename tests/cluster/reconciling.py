@@ -18,7 +18,7 @@ from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotFound, U
 from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.job.reconcile import Reconciler
-from rljob_operator.kube.reach import pod_url
+from rljob_operator.kube.reach import PodNetwork
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
@@ -119,7 +119,7 @@ class Run:
             lambda _, name: self.jobs.get(name),
             self.pods,
             self.poll,  # type: ignore[arg-type]
-            pod_url,
+            PodNetwork().url,
             self.events,
             self.expectations,
             settings,

@@ -2,25 +2,13 @@
 no way into the pods' network."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, Final
 
-import aiohttp
 from rljob.telemetry.server import TOKEN_HEADER
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden
-from rljob_operator.polls.reach import LARGEST_BYTES, TIMEOUT_SECONDS, NoAnswer, good, not_in_time, unreadable
-
-_WORDS_BYTES: Final = 64
-
-
-class Way(StrEnum):
-    """The ways there are."""
-
-    PODS = "pods"
-    PODS_PROXY = "pods-proxy"
-
+from rljob_operator.polls.reach import LARGEST_BYTES, TIMEOUT_SECONDS, WORDS_BYTES, Direct, NoAnswer, good, not_in_time
 
 _UNREACHED: Final = "error trying to reach service"
 """An API server's own message, as plain text, where it gets no answer out of a pod."""
@@ -31,68 +19,13 @@ def has_address(pod: Mapping[str, Any]) -> bool:
     return bool((pod.get("status") or {}).get("podIP"))
 
 
-def pod_url(pod: Mapping[str, Any], port: int) -> str:
-    """The address of a port of a pod that has one."""
-    address = pod["status"]["podIP"]
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-
-
-class PodNetwork:
+class PodNetwork(Direct):
     """At the pods' addresses: from inside the cluster, or a machine that routes to its pods."""
-
-    def __init__(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._session: aiohttp.ClientSession | None = None
 
     def url(self, pod: Mapping[str, Any], port: int) -> str:
         """Where a pod that has an address is asked."""
-        return pod_url(pod, port)
-
-    async def read(self, url: str, page: str, most_bytes: int = LARGEST_BYTES) -> bytes:
-        """See `Reach`."""
-        try:
-            async with self._open().get(f"{url}/{page}", allow_redirects=False) as response:
-                body = await response.content.read(most_bytes + 1)
-                while not response.content.at_eof() and len(body) <= most_bytes:
-                    body += await response.content.read(most_bytes + 1 - len(body))
-                return good(response.status, body, page, most_bytes)
-        except TimeoutError:
-            raise not_in_time(self._timeout_seconds) from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise unreadable(page, error) from None
-
-    async def health(self, url: str) -> tuple[int, str]:
-        """See `Reach`."""
-        try:
-            async with self._open().get(f"{url}/healthz", allow_redirects=False) as response:
-                return response.status, (await response.content.read(_WORDS_BYTES)).decode(errors="replace")
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise NoAnswer(str(error) or type(error).__name__) from None
-
-    async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
-        """See `Reach`."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        try:
-            async with self._open().post(
-                f"{url}/{page}", json=dict(document), headers=headers, allow_redirects=False
-            ) as response:
-                return response.status < 300
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
-            return False
-
-    async def close(self) -> None:
-        """See `Reach`."""
-        if self._session is not None:
-            await self._session.close()
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
-                connector=aiohttp.TCPConnector(limit=0, limit_per_host=1),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+        address = pod["status"]["podIP"]
+        return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
 class PodsProxy:
@@ -121,7 +54,7 @@ class PodsProxy:
     async def health(self, url: str) -> tuple[int, str]:
         """See `Reach`."""
         try:
-            return 200, (await self._ask(url, "healthz"))[:_WORDS_BYTES].decode(errors="replace")
+            return 200, (await self._ask(url, "healthz"))[:WORDS_BYTES].decode(errors="replace")
         except TimeoutError:
             raise not_in_time(self._timeout_seconds) from None
         except ApiError as problem:
@@ -129,7 +62,7 @@ class PodsProxy:
             # A refusal of the API server's own has a reason; a member's answers have none.
             if problem.reason or not problem.code or words.startswith(_UNREACHED):
                 raise NoAnswer(words) from None
-            return problem.code, words[:_WORDS_BYTES]
+            return problem.code, words[:WORDS_BYTES]
 
     async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
         """See `Reach`."""

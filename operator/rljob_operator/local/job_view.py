@@ -21,7 +21,6 @@ from rljob.api.status import RLJobStatus
 from rljob.api.status_document import json_document
 
 from rljob_operator.core.member import LEADERS, leader
-from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import (
     CONTROLLER_LOG,
@@ -34,7 +33,7 @@ from rljob_operator.local.run_folder import (
     resume_command,
     write_json,
 )
-from rljob_operator.polls.reach import NoAnswer
+from rljob_operator.polls.reach import Direct, NoAnswer
 from rljob_operator.view.job_view import JobView, stale_seconds
 
 WRITE_SECONDS = 1.0
@@ -138,7 +137,7 @@ def _unwritten(run_dir: Path, status: RLJobStatus, controller: Holder | None) ->
 def member_status(run_dir: Path, name: str, timeout_seconds: float = 1.0) -> dict[str, Any]:
     """The status document of one member; empty while it has announced no address. Raises NoAnswer, or ValueError for none."""
     url = read_json(run_dir / "roles" / f"{name}.json").get("metrics_url")
-    return json_document(asyncio.run(Loopback(timeout_seconds).read(str(url), "status"))) if url else {}
+    return json_document(asyncio.run(Direct(timeout_seconds).read(str(url), "status"))) if url else {}
 
 
 def running_members(run_dir: Path) -> dict[str, int]:

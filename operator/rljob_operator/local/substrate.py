@@ -23,12 +23,12 @@ from rljob.threads import SupervisedThread
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role, number
 from rljob_operator.core.observed import Observation
-from rljob_operator.local.addresses import Addresses, Loopback, job_token_file, read_token
+from rljob_operator.local.addresses import Addresses, job_token_file, read_token
 from rljob_operator.local.checkpoints import checkpoints, last_words_path
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Poll, Rhythm, Silence
-from rljob_operator.polls.reach import TIMEOUT_SECONDS, Reach
+from rljob_operator.polls.reach import TIMEOUT_SECONDS, Direct, Reach
 from rljob_operator.surroundings import DRAIN_SECONDS, own_variables, rank_variables
 
 ALIVE = Rhythm(2.0, 0.5, math.inf)
@@ -45,7 +45,7 @@ class MemberPolls:
     ) -> None:
         self._loop = asyncio.new_event_loop()
         self._defect: BaseException | None = None
-        reach = reach or Loopback()
+        reach = reach or Direct()
         self._alive: Poll[str] = Poll(_nobody, reach, rhythm=ALIVE, now=now, on_defect=self._end)
         self._learner: Poll[str] = Poll(_nobody, reach, rhythm=status, now=now, on_defect=self._end)
         self._stop = threading.Event()

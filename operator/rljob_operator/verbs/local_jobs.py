@@ -14,13 +14,12 @@ from rljob.checkpoints.send import policy_files, send
 from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
-from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.experiment_trials import look_at_experiment
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, holder, newest, read_json, stored_runs
 from rljob_operator.local.spec_store import SpecStore
-from rljob_operator.polls.reach import Reach
+from rljob_operator.polls.reach import Direct, Reach
 from rljob_operator.verbs.jobs import POLL_SECONDS, Listing, NotReached, ShowLines, no_log
 from rljob_operator.view.job_view import JobView
 
@@ -141,7 +140,7 @@ class LocalJob:
         """See `Job`: at the addresses that they have announced."""
         announced = {name: read_json(self._folder / "roles" / f"{name}.json") for name in running_members(self._folder)}
         urls = {name: str(about["metrics_url"]) for name, about in announced.items() if "metrics_url" in about}
-        return asyncio.run(work(Loopback(_ASKED_SECONDS), urls))
+        return asyncio.run(work(Direct(_ASKED_SECONDS), urls))
 
 
 def merge(document: dict[str, Any], patch: Mapping[str, Any]) -> None:

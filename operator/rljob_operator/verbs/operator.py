@@ -1,7 +1,6 @@
 """``rljob operator``: what the operator's pod runs; from a laptop it works against a kubeconfig."""
 
 import asyncio
-import enum
 import logging
 import sys
 import time
@@ -13,14 +12,9 @@ from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 from rljob.strict_json import dumps
 
+from rljob_operator.polls.reach import Way
+
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
-
-
-class Reached(enum.StrEnum):
-    """The values of ``--reach``: those of `kube.reach.Way`, which is loaded with the client alone."""
-
-    PODS = "pods"
-    PODS_PROXY = "pods-proxy"
 
 
 class JsonLines(logging.Formatter):
@@ -71,12 +65,12 @@ def operator(
     ] = 8080,
     workers: Annotated[int, typer.Option(min=1, max=1000, help="Jobs reconciled at the same time.")] = 16,
     reach: Annotated[
-        Reached,
+        Way,
         typer.Option(
             help="How members are asked: pods, at their addresses; pods-proxy, through the API server, which takes rights on "
             "pods/proxy and no way into the pods' network."
         ),
-    ] = Reached.PODS,
+    ] = Way.PODS,
     json_logs: Annotated[bool, typer.Option("--json-logs/--plain-logs", help="Logs as lines of JSON.")] = True,
 ) -> None:
     """Manage the RLJobs of a cluster until SIGTERM. Several operators may run at once: one leads, the others wait.
@@ -95,7 +89,6 @@ def operator(
             from rljob_operator.kube.apiserver.access import NoAccess
             from rljob_operator.kube.process.operator import OperatorConfig
             from rljob_operator.kube.process.run import run_operator
-            from rljob_operator.kube.reach import Way
         except ImportError as error:
             raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
         from rljob_operator.kube.process.configuration import OperatorConfiguration, read_configuration, settings_of
@@ -110,7 +103,7 @@ def operator(
             context=context,
             port=port,
             workers=workers,
-            reach=Way(reach),
+            reach=reach,
         )
         try:
             asyncio.run(run_operator(runs))

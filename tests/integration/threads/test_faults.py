@@ -33,9 +33,9 @@ from rljob.wire import keyfile, load_keys
 from rljob_operator.kube.apiserver.client import Page
 from rljob_operator.kube.watch.intake import Intake
 from rljob_operator.kube.watch.kopf_watch import KopfWatch
-from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.substrate import MemberPolls
 from rljob_operator.polls.poll import Alive
+from rljob_operator.polls.reach import Direct
 
 from tests.support.paths import EXAMPLES, ROOT
 from tests.support.role_threads import ENDPOINTS, RoleThreads, cartpole
@@ -296,7 +296,7 @@ def test_an_operator_hears_that_nobody_watches_its_jobs(monkeypatch: pytest.Monk
 def test_a_controller_hears_that_nobody_asks_the_members(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a fault from outside, or a mistake in asking one of them."""
     if said == "TypeError":
-        monkeypatch.setattr(Loopback, "health", None)
+        monkeypatch.setattr(Direct, "health", None)
     with closing(MemberPolls()) as polls:
         polls.watch([Alive("a", "http://127.0.0.1:1")], None)
         if said == "Fault$":

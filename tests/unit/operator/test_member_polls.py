@@ -5,10 +5,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rljob_operator.local.addresses import Loopback
 from rljob_operator.local.substrate import MemberPolls
 from rljob_operator.polls.poll import Alive, LearnerPoll as Target, Poll, Rhythm, Silence
-from rljob_operator.polls.reach import NoAnswer
+from rljob_operator.polls.reach import Direct, NoAnswer
 
 from tests.support.waiting import until
 from tests.unit.operator.kube.test_learner_poll import serving
@@ -17,7 +16,7 @@ from tests.unit.operator.kube.test_learner_poll import serving
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:99999999", "nonsense", ""])
 async def test_an_address_that_nobody_has_is_no_answer(url: str) -> None:
     with pytest.raises(NoAnswer, match=r"its status can't be read: ."):
-        await Loopback(30.0).read(url, "status")
+        await Direct(30.0).read(url, "status")
 
 
 @pytest.mark.parametrize("answer", [b"", b"hello", b"HTTP/1.0", b"HTTP/1.0 ok\r\n\r\n", b"\xff" * 100])
@@ -28,12 +27,12 @@ async def test_what_is_no_http_is_no_answer(answer: bytes) -> None:
 
     async with await asyncio.start_server(say, "127.0.0.1", 0) as server:
         with pytest.raises(NoAnswer, match="its healthz can't be read"):
-            await Loopback().health(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await Direct().health(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
 
 
 @pytest.fixture
 def polls() -> Iterator[MemberPolls]:
-    polls = MemberPolls(status=Rhythm(0.02, 0.02), reach=Loopback(600.0))
+    polls = MemberPolls(status=Rhythm(0.02, 0.02), reach=Direct(600.0))
     yield polls
     polls.close()
 
@@ -75,7 +74,7 @@ async def test_time_in_which_nobody_was_there_to_hear_is_no_silence() -> None:
     """As where the machine slept between two questions, or this process stood still during one."""
     moments, found = iter([0.0, 100.0, 130.0, 130.5, 131.0, 131.5]), list[Silence | None]()
 
-    class Absent(Loopback):
+    class Absent(Direct):
         async def health(self, url: str) -> tuple[int, str]:
             raise NoAnswer("nothing is there")
 

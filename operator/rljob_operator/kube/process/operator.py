@@ -21,7 +21,7 @@ from rljob_operator.kube.experiment.runs import Sources
 from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.job.refusals import is_defect
-from rljob_operator.kube.reach import PodNetwork, PodsProxy, Way
+from rljob_operator.kube.reach import PodNetwork, PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
@@ -36,6 +36,7 @@ from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
 from rljob_operator.kube.watch.workloads import Workloads
 from rljob_operator.polls.poll import Poll
+from rljob_operator.polls.reach import Way
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS
 from rljob_operator.kube.process.lease import Elector, LeadershipLost, new_identity
 from rljob_operator.kube.process.operator import LEASE_NAME, Operator, OperatorConfig
-from rljob_operator.kube.reach import Way
 from rljob_operator.kube.reporting.health import Health
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
+from rljob_operator.polls.reach import Way
 
 log = logging.getLogger(__name__)
 
