@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import intern
-from typing import Any
+from typing import Any, Final
 
 from rljob.api.timestamps import rfc3339
 
@@ -29,43 +29,83 @@ LONGEST_TEXT = 1024
 LONGEST_LAST_WORDS = 4096
 """What a kubelet takes of a termination message."""
 
-_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-_OWNER = ("apiVersion", "kind", "name", "uid", "controller")
-_SPEC = ("nodeName", "hostname", "terminationGracePeriodSeconds")
-_STATUS = ("phase", "reason", "message", "podIP", "startTime")
-_CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
-_CONTAINER = ("name", "ready", "started", "restartCount")
-_WAITING = ("reason", "message")
-_RUNNING = ("startedAt",)
-_TERMINATED = ("exitCode", "signal", "reason", "message", "startedAt", "finishedAt")
-_OF_ONE_POD = frozenset(
-    {"uid", "resourceVersion", "message", "podIP"} | {name for name in _METADATA if name.endswith("Timestamp")}
-)
-"""Values that no other pod has: interning them would only cost."""
+
+def _shared(value: Any) -> Any:
+    return intern(value[:LONGEST_TEXT]) if isinstance(value, str) else value
+
+
+def _own(value: Any) -> Any:
+    """A value that no other pod has: interning it would only cost."""
+    return value[:LONGEST_TEXT] if isinstance(value, str) else value
+
+
+def _last_words(value: str) -> str:
+    return value[:LONGEST_LAST_WORDS]
+
+
+def _labels(value: Mapping[str, str]) -> dict[str, str]:
+    return {intern(name): intern(text) for name, text in value.items()}
+
+
+def _annotations(value: Mapping[str, str]) -> dict[str, str]:
+    return {intern(name): text for name, text in value.items() if name.startswith(names.OURS)}
+
+
+_STATE: Final = {
+    "waiting": {"reason": _shared, "message": _own},
+    "running": {"startedAt": _shared},
+    "terminated": {
+        **dict.fromkeys(("exitCode", "signal", "reason"), _shared),
+        "message": _last_words,
+        **dict.fromkeys(("startedAt", "finishedAt"), _shared),
+    },
+}
+_CONTAINER: Final = {
+    **dict.fromkeys(("name", "ready", "started", "restartCount"), _shared),
+    "state": _STATE,
+    "lastState": _STATE,
+}
+_KEPT: Final = {
+    "metadata": {
+        **dict.fromkeys(("name", "namespace"), _shared),
+        **dict.fromkeys(("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"), _own),
+        "deletionGracePeriodSeconds": _own,
+        "labels": _labels,
+        "annotations": _annotations,
+        "finalizers": [_shared],
+        "ownerReferences": [dict.fromkeys(("apiVersion", "kind", "name", "uid", "controller"), _shared)],
+    },
+    "spec": {
+        **dict.fromkeys(("nodeName", "hostname", "terminationGracePeriodSeconds"), _shared),
+        "schedulingGates": [{"name": _shared}],
+    },
+    "status": {
+        **dict.fromkeys(("phase", "reason"), _shared),
+        **dict.fromkeys(("message", "podIP"), _own),
+        "startTime": _shared,
+        "conditions": [
+            {**dict.fromkeys(("type", "status", "reason"), _shared), "message": _own, "lastTransitionTime": _shared}
+        ],
+        "containerStatuses": [_CONTAINER],
+        "initContainerStatuses": [_CONTAINER],
+    },
+}
+"""Each field that is kept, and how: its fields, each entry of its list, or what is made of its value."""
 
 
 def trim(pod: Mapping[str, Any]) -> Object:
-    """The part of a pod that is kept. Whatever is missing in the pod is missing in it, too."""
-    about, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
-    metadata = _some(about, _METADATA)
-    grace = about.get("deletionGracePeriodSeconds")
-    if grace is not None:
-        metadata["deletionGracePeriodSeconds"] = grace
-    _put(metadata, "labels", {intern(name): intern(value) for name, value in (about.get("labels") or {}).items()})
-    ours = (about.get("annotations") or {}).items()
-    _put(metadata, "annotations", {intern(name): value for name, value in ours if name.startswith(names.OURS)})
-    _put(metadata, "finalizers", [intern(name) for name in about.get("finalizers") or ()])
-    _put(metadata, "ownerReferences", [_some(owner, _OWNER, ()) for owner in about.get("ownerReferences") or ()])
-    state = _some(status, _STATUS)
-    _put(state, "conditions", [_some(condition, _CONDITION) for condition in status.get("conditions") or ()])
-    for name in ("containerStatuses", "initContainerStatuses"):
-        _put(state, name, [_container(each) for each in status.get(name) or ()])
-    trimmed: Object = {"metadata": metadata}
-    kept = _some(spec, _SPEC)
-    _put(kept, "schedulingGates", [_some(gate, ("name",)) for gate in spec.get("schedulingGates") or ()])
-    _put(trimmed, "spec", kept)
-    _put(trimmed, "status", state)
-    return trimmed
+    """The part of a pod that is kept. Whatever is missing in the pod, or says nothing, is missing in it, too."""
+    found: Object = _kept(pod, _KEPT)
+    return found
+
+
+def _kept(value: Any, form: Any) -> Any:
+    if isinstance(form, list):
+        return [_kept(each, form[0]) for each in value]
+    if callable(form):
+        return form(value)
+    kept = {name: _kept(value[name], below) for name, below in form.items() if value.get(name) is not None}
+    return {name: each for name, each in kept.items() if each not in ("", [], {})}
 
 
 def same_but_for_the_version(one: Object, other: Object) -> bool:
@@ -74,44 +114,6 @@ def same_but_for_the_version(one: Object, other: Object) -> bool:
         return False
     first, second = one["metadata"], other["metadata"]
     return {**first, "resourceVersion": ""} == {**second, "resourceVersion": ""}
-
-
-def _container(status: Mapping[str, Any]) -> Object:
-    kept = _some(status, _CONTAINER)
-    for name in ("state", "lastState"):
-        _put(kept, name, _state(status.get(name) or {}))
-    return kept
-
-
-def _state(state: Mapping[str, Any]) -> Object:
-    kept: Object = {}
-    if state.get("waiting") is not None:
-        kept["waiting"] = _some(state["waiting"], _WAITING)
-    if state.get("running") is not None:
-        kept["running"] = _some(state["running"], _RUNNING)
-    if state.get("terminated") is not None:
-        kept["terminated"] = _some(state["terminated"], _TERMINATED, longest=LONGEST_LAST_WORDS)
-    return kept
-
-
-def _some(
-    given: Mapping[str, Any], names: Iterable[str], alone: Iterable[str] = _OF_ONE_POD, longest: int = LONGEST_TEXT
-) -> Object:
-    """The named fields, those that are there and say something."""
-    kept: Object = {}
-    for name in names:
-        value = given.get(name)
-        if value is None or value == "":
-            continue
-        if isinstance(value, str):
-            value = value[:longest] if name in alone else intern(value[:longest])
-        kept[name] = value
-    return kept
-
-
-def _put(into: Object, name: str, value: Any) -> None:
-    if value:
-        into[name] = value
 
 
 JobKey = tuple[str, str]
