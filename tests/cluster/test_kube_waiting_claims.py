@@ -5,19 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.job.members import UNSCHEDULED_SECONDS
 from rljob_operator.kube.job.status_writer import SELDOM_SECONDS
-from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.job.waiting_claims import with_claims
-from rljob_operator.kube.render.settings import Settings
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import (
-    SETTINGS,
     BreakingClient,
     Clock,
     Kubelet,
@@ -29,21 +23,11 @@ from tests.cluster.reconciling import (
     written,
 )
 
-CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
 ELSEWHERE = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
 TAINTED = "0/3 nodes are available: 3 node(s) had untolerated taint(s). preemption is not helpful."
 """What a real scheduler says where one of three nodes is lost and the others are for others."""
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
-
-
-@pytest.fixture
-def storage_class(cluster: ControlPlane) -> Iterator[str]:
-    """One whose provisioner does not run."""
-    document = {"metadata": {"name": "slow"}, "provisioner": "example.com/disks", "volumeBindingMode": "Immediate"}
-    cluster.create(CLASSES, document)
-    yield "slow"
-    cluster.request("DELETE", f"{CLASSES}/slow")
 
 
 async def say_unscheduled(viewer: Client, namespace: str, pod: Object, words: str = UNBOUND) -> None:
@@ -65,44 +49,31 @@ def of_class(name: str) -> Object:
     return {"replay": {"redis": {"persistence": {"storageClassName": name}}}}
 
 
-FAST = Settings(image="rl:1", checkpoint_class="fast")
 NO_DEFAULT = "names no StorageClass, and the cluster has no default one: "
-WAITING: dict[str, tuple[str, Object, Object | None, Settings, list[str]]] = {
-    "a cluster without a default class": ("replay-0", {}, None, SETTINGS, [
+WAITING: dict[str, tuple[str, Object, Object | None, list[str]]] = {
+    "a cluster without a default class": ("replay-0", {}, None, [
         f"replay-0 (claim pong-replay-0 {NO_DEFAULT}", f"kubectl annotate storageclass NAME {DEFAULT}=true",
-        "spec.replay.redis.persistence.storageClassName of a new job",
     ]),
-    "a class that does not exist": ("replay-0", of_class("fast"), None, SETTINGS, [
-        "claim pong-replay-0 names StorageClass fast, which does not exist: create it, or ",
+    "a class without a volume": ("replay-0", of_class("fast"), None, [
+        "claim pong-replay-0 has no volume: kubectl describe pvc -n {namespace} pong-replay-0 says why",
     ]),
-    "a provisioner that makes nothing": ("replay-0", of_class("slow"), None, SETTINGS, [
-        "claim pong-replay-0: example.com/disks of StorageClass slow has made no volume yet: kubectl describe pvc",
-    ]),
-    "the operator's claim for checkpoints": ("learner", {}, None, FAST, [
-        "learner (claim pong-learner names StorageClass fast, which does not exist",
-        "checkpointClaim.storageClass of the operator's configuration",
-    ]),
-    "a claim of the user's that is not there": ("learner", {"checkpoint": CHECKPOINTS}, None, SETTINGS, [
+    "a claim of the user's that is not there": ("learner", {"checkpoint": CHECKPOINTS}, None, [
         "learner (claim mine does not exist: create it in namespace {namespace}; ",
     ]),
-    "a claim of the user's without a volume": ("learner", {"checkpoint": CHECKPOINTS}, claim(), SETTINGS, [
-        f"claim mine {NO_DEFAULT}", "or make the claim anew with one that does",
-    ]),
-    "a claim for a volume made by hand": ("learner", {"checkpoint": CHECKPOINTS}, claim(storageClassName=""), SETTINGS, [
-        "claim mine wants no StorageClass (an empty name): create a PersistentVolume that fits it",
+    "a claim of the user's without a volume": ("learner", {"checkpoint": CHECKPOINTS}, claim(), [
+        f"claim mine {NO_DEFAULT}", "or make the claim anew with one",
     ]),
 }  # fmt: skip
-"""Case -> the member that waits, the spec of its job, a claim of its user's, the operator's settings, what is said."""
+"""Case -> the member that waits, the spec of its job, a claim of its user's, what is said."""
 
 
-@pytest.mark.parametrize(("member", "spec", "of_user", "settings", "words"), WAITING.values(), ids=WAITING)
+@pytest.mark.parametrize(("member", "spec", "of_user", "words"), WAITING.values(), ids=WAITING)
 async def test_what_a_claim_waits_for_is_said_with_what_to_do(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, namespace: str, storage_class: str,
-    member: str, spec: Object, of_user: Object | None, settings: Settings, words: list[str],
+    viewer: Client, run: Run, kubelet: Kubelet, namespace: str,
+    member: str, spec: Object, of_user: Object | None, words: list[str],
 ) -> None:  # fmt: skip
     if of_user is not None:
         await viewer.create(VOLUME_CLAIMS, {**of_user, "metadata": {**of_user["metadata"], "namespace": namespace}})
-    run = Run(client, namespace, settings)
     await run.begin(viewer, written(namespace, "pong", **spec))
     await say_unscheduled(viewer, namespace, await kubelet.pod("pong", member))
     await run.turn(viewer, "pong")
@@ -115,16 +86,16 @@ async def test_what_a_claim_waits_for_is_said_with_what_to_do(
 
 
 async def test_a_scheduler_that_waits_for_a_volume_in_silence(
-    viewer: Client, clock: Clock, run: Run, namespace: str, storage_class: str
+    viewer: Client, clock: Clock, run: Run, namespace: str
 ) -> None:
     """As it does where a class binds with the first pod: until the volume is made, its pod has no condition at all."""
-    await run.begin(viewer, written(namespace, "pong", **of_class(storage_class)))
+    await run.begin(viewer, written(namespace, "pong", **of_class("slow")))
     clock.seconds += max(UNSCHEDULED_SECONDS, SELDOM_SECONDS) + 1.0  # words alone may be written so late
     await run.settle(viewer, "pong")
     status = await status_of(viewer, namespace, "pong")
     for type in ("ReplayReady", "Ready"):
         said = message(status, type)
-        assert "claim pong-replay-0: example.com/disks of StorageClass slow has made no volume yet" in said
+        assert f"claim pong-replay-0 has no volume: kubectl describe pvc -n {namespace} pong-replay-0 says why" in said
         assert "no scheduler has said anything of it" in said
 
 
@@ -137,17 +108,17 @@ async def test_other_reasons_of_the_scheduler_cost_no_call(
     await run.settle(viewer, "pong")
     client.reset()
     await run.turn(viewer, "pong")
-    assert ("get", "storageclasses") not in client.calls
+    assert ("get", "persistentvolumes") not in client.calls
     said = [each["message"] for each in (await status_of(viewer, namespace, "pong"))["conditions"]]
     assert any("(0/3 nodes are available: 3 Insufficient cpu.)" in words for words in said)
 
 
 @pytest.fixture
-def away(cluster: ControlPlane, namespace: str) -> Iterator[str]:
+def away(cluster: ControlPlane, run: Run, namespace: str) -> Iterator[str]:
     """A node that is not heard of, with a volume on it of its own name."""
     node = f"away-{namespace}"
     lost = {"metadata": {"name": node}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    cluster.create("/api/v1/nodes", lost)
+    run.nodes.change("MODIFIED", run.nodes.keep(lost))
     only = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     volume = {
         "capacity": {"storage": "32Gi"}, "accessModes": ["ReadWriteOnce"], "local": {"path": "/data"},
@@ -155,8 +126,7 @@ def away(cluster: ControlPlane, namespace: str) -> Iterator[str]:
     }  # fmt: skip
     cluster.create("/api/v1/persistentvolumes", {"metadata": {"name": node}, "spec": volume})
     yield node
-    for path in (f"/api/v1/persistentvolumes/{node}", f"/api/v1/nodes/{node}"):
-        cluster.request("DELETE", path)
+    cluster.request("DELETE", f"/api/v1/persistentvolumes/{node}")
 
 
 async def bind(viewer: Client, namespace: str, claim: str) -> None:
@@ -189,45 +159,3 @@ async def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_th
     await run.turn(viewer, "pong")
     anew = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
     assert "volumeName" not in anew["spec"], "its user gave it up, and it is made anew"
-
-
-async def test_a_pod_that_waits_for_the_volume_of_its_last_node_says_how_long_that_may_take(
-    viewer: Client, client: BreakingClient, namespace: str
-) -> None:
-    stored = read(await viewer.create(RLJOBS, written(namespace, "pong")))
-    await Run(client, namespace).settle(viewer, "pong")
-    await bind(viewer, namespace, "pong-replay-0")
-
-    async def said(pod_age: float, claim_older_by: float, words: str = "") -> str:
-        made = time.time() + claim_older_by
-        shard = Member("replay-0", Role.REPLAY, Phase.STARTING, made, node_name="cpu-1", waiting_message=words)
-        settings = Settings(image="rl:1")
-        seen = await with_claims(client, stored.owned(), Observation(members=(shard,)), settings, made + pod_age)
-        return seen.members[0].waiting_message
-
-    assert "claim pong-replay-0 may still be attached" in await said(40.0, 3600.0)
-    assert "after about 6 minutes" in await said(40.0, 3600.0)
-    assert await said(40.0, 0.0) == "", "its claim is as young as the pod: nothing was attached before"
-    assert await said(5.0, 3600.0) == "", "a pod takes its time anyway"
-    missing = 'CreateContainerConfigError: secret "token" not found'
-    assert await said(40.0, 3600.0, missing) == missing, "its kubelet knows better"
-
-
-async def test_a_secret_or_config_map_that_is_not_there_is_named(
-    viewer: Client, client: BreakingClient, namespace: str
-) -> None:
-    """Its kubelet says so in an event alone."""
-    projected = {"projected": {"sources": [{"configMap": {"name": "none-two"}}]}}
-    volumes = [{"name": "data", "secret": {"secretName": "none-one"}}, {"name": "more", **projected}]
-    for given, said in (
-        (volumes[:1], "Secret none-one of its volumes does not exist: create it"),
-        (volumes[1:], "ConfigMap none-two of its volumes does not exist"),
-    ):
-        name = f"pong-{said[:3].lower()}"
-        stored = read(
-            await viewer.create(RLJOBS, written(namespace, name, learner={"podTemplate": {"spec": {"volumes": given}}}))
-        )
-        await Run(client, namespace).settle(viewer, name)
-        learner = Member("learner", Role.LEARNER, Phase.STARTING, 0.0, node_name="cpu-1")
-        seen = await with_claims(client, stored.owned(), Observation(members=(learner,)), SETTINGS, time.time())
-        assert said in seen.members[0].waiting_message

@@ -161,11 +161,7 @@
 # which nodes are lost
 - apiGroups: [""]
   resources: ["nodes"]
-  verbs: ["get", "list", "watch"]
-# why a claim gets no volume
-- apiGroups: ["storage.k8s.io"]
-  resources: ["storageclasses"]
-  verbs: ["get"]
+  verbs: ["list", "watch"]
 # which node a volume can't leave, for a message only
 - apiGroups: [""]
   resources: ["persistentvolumes"]
@@ -200,11 +196,7 @@
 # which nodes are lost
 - apiGroups: [""]
   resources: ["nodes"]
-  verbs: ["get", "list", "watch"]
-# why a claim gets no volume
-- apiGroups: ["storage.k8s.io"]
-  resources: ["storageclasses"]
-  verbs: ["get"]
+  verbs: ["list", "watch"]
 # which node a volume can't leave, for a message only
 - apiGroups: [""]
   resources: ["persistentvolumes"]

@@ -50,7 +50,6 @@ VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeCl
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume")
 NODES = Resource("", "v1", "nodes", "Node")
-STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
