@@ -2,7 +2,7 @@
 
 from rljob.api import RLJob
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
-from rljob_operator.core.autoscaling.samples import STALE_AFTER_SECONDS
+from rljob_operator.core.autoscaling.warmup import STALE_AFTER_SECONDS
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role

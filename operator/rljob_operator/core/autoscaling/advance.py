@@ -1,17 +1,39 @@
 """`advance`: from the figures and the actors that exist to how many there should be. Pure: no I/O, no clock, no randomness."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rljob.api.roles import AutoscalingSpec
 
 from rljob_operator.core.autoscaling import guards, law, pace, sentence
-from rljob_operator.core.autoscaling.limits import Limited, bounded, limits_now, through
+from rljob_operator.core.autoscaling.limits import Calculation, Limited, bounded, limits_now, through
 from rljob_operator.core.autoscaling.memory import AutoscalingMemory, GuardMemory
 from rljob_operator.core.autoscaling.model import DECISION_SECONDS, ActiveReason, LimitedBy, ScalingSample, Supply
 from rljob_operator.core.autoscaling.rates import observe, rates
-from rljob_operator.core.autoscaling.recommendation import Calculation, Recommendation
-from rljob_operator.core.autoscaling.samples import fault
-from rljob_operator.core.autoscaling.warmup import attended, on_this_clock, warming_up
+from rljob_operator.core.autoscaling.warmup import attended, fault, on_this_clock, warming_up
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The answer.
+
+    Attributes:
+        desired: how many actors there should be.
+        recommended: None before there are figures. Internal: what the law alone asks for, not rounded. External: the number to
+            ask for.
+        limited_by: the rule between the two; External: the bound that the number asked for was brought within.
+        last_decision: one sentence from whose numbers the decision can be recomputed by hand.
+        is_new: whether ``last_decision`` was made in this call. It is repeated between decisions.
+        calculation: of a new decision, all its numbers; None where the number was held or a user changed it.
+        memory: to be handed back at the next call.
+    """
+
+    desired: int
+    recommended: float | None
+    limited_by: LimitedBy
+    last_decision: str
+    is_new: bool
+    calculation: Calculation | None
+    memory: AutoscalingMemory
 
 
 def advance(

@@ -33,6 +33,25 @@ class ReplicaLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Calculation:
+    """Every number that one decision was made of.
+
+    Attributes:
+        before, after: actors wanted before and after it. With mode External ``after`` is what is recommended.
+        match: the law's terms.
+        tolerance: a difference below it between what is wanted and ``before`` changes nothing; actors.
+        target: the whole number aimed for. limits: what may become of it.
+    """
+
+    before: int
+    match: Match
+    tolerance: float
+    target: int
+    limits: ReplicaLimits
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class Limited:
     """A number on its way through the limits and the last of them that changed it."""
 

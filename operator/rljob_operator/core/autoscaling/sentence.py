@@ -1,9 +1,8 @@
 """``lastDecision``: one sentence with the numbers from which a person recomputes the decision."""
 
 from rljob_operator.core.autoscaling.law import Match
-from rljob_operator.core.autoscaling.limits import Limited, ReplicaLimits
+from rljob_operator.core.autoscaling.limits import Calculation, Limited, ReplicaLimits
 from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample
-from rljob_operator.core.autoscaling.recommendation import Calculation
 
 _LIMITS = {
     LimitedBy.MAX_REPLICAS: "maxReplicas, the machine or the queue",

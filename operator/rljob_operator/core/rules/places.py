@@ -1,10 +1,10 @@
 """Which actors have the places: which ended ones are started again, which new ones are added, and which ones go."""
 
 from itertools import count, islice
+from typing import Any
 
 from rljob.api.controller_memory import MemberMemory
 
-from rljob_operator.core.autoscaling import ActorView, choose_victims
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import failures
@@ -29,7 +29,7 @@ def vacancies(context: ReconcileContext) -> tuple[list[str], list[str]]:
 
 
 def surplus(context: ReconcileContext) -> tuple[str, ...]:
-    """Actors to drain so that the wanted number is left; `choose_victims` has their order."""
+    """Actors to drain so that the wanted number is left; `_stays` has their order."""
     known = context.remembered()
     leaving = _leaving(context, known)
     ended = set(_ended(context, known)) if leaving else ()
@@ -90,24 +90,20 @@ def _leaving(context: ReconcileContext, known: dict[str, MemberMemory]) -> tuple
     too_many = _count_running(context) + len(ended) - context.allowed_actors()
     if too_many <= 0:
         return ()
-    running = _running(context)
-    lags = _lags(context)
-    views = [
-        ActorView(
-            name=m.name,
-            ready=m.phase is Phase.READY,
-            draining=m.leaving_node,
-            policy_lag_updates=lags.get(m.name, lags.get(m.pod_name)),
-            started_seconds=m.ready_seconds or m.since_seconds,
-            looping=_loops(known.get(m.name)),
-        )
-        for m in running
-    ]
-    for name in ended:
-        each = known.get(name)
-        dismissed = each is not None and each.dismissed
-        views.append(ActorView(name, False, False, None, 0.0, ended=True, looping=_loops(each), dismissed=dismissed))
-    return choose_victims(views, too_many)
+    lags, running = _lags(context), {m.name: m for m in _running(context)}
+    candidates = sorted([*running, *ended], key=lambda name: _stays(name, running.get(name), known.get(name), lags))
+    return tuple(candidates[:too_many])
+
+
+def _stays(name: str, member: Member | None, ended: MemberMemory | None, lags: dict[str, float]) -> tuple[Any, ...]:
+    """By what actors are sorted: those that are dismissed go first, then those that loop, that have ended (``member`` is None),
+    that are not ready, whose node goes, that play with the stalest policy, that are the youngest. So an actor that plays is never
+    drained for one that only ends again and again."""
+    loops = ended is not None and ended.quick_ends >= failures.LOOPING_ENDS
+    if member is None:
+        return not (ended is not None and ended.dismissed), not loops, False, False, True, 0.0, 0.0, name
+    lag, started = lags.get(name, lags.get(member.pod_name, 0.0)), member.ready_seconds or member.since_seconds
+    return True, not loops, True, member.phase is Phase.READY, not member.leaving_node, -lag, -started, name
 
 
 def _running(context: ReconcileContext) -> list[Member]:
@@ -131,7 +127,3 @@ def _ended(context: ReconcileContext, known: dict[str, MemberMemory]) -> list[st
 
 def _would_wait(context: ReconcileContext, each: MemberMemory) -> bool:
     return Role.of(each.name) is Role.ACTOR and failures.restart_due(context, None, each) > 0
-
-
-def _loops(each: MemberMemory | None) -> bool:
-    return each is not None and each.quick_ends >= failures.LOOPING_ENDS

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from typing import Protocol
 
@@ -139,3 +139,10 @@ class Reflector:
         delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(self._failures, 10), longest)
         self._failures += 1
         return float(max(delay * random.uniform(0.8, 1.2), problem.retry_after_seconds or 0.0))
+
+
+async def run_all(reflectors: Iterable[Reflector]) -> None:
+    """Run several; never ends by itself."""
+    async with asyncio.TaskGroup() as group:
+        for each in reflectors:
+            group.create_task(each.run())

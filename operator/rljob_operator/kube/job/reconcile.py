@@ -1,10 +1,9 @@
 """Reconcile one job: gather what is stored and found, decide (`core.turn`), store the status, carry the decision out."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from rljob.api.conditions import ConditionType, Reason
@@ -59,7 +58,7 @@ class Reconciler:
         url_of: where a pod that has an address is asked, at a port, as the poll's `Reach` names it.
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
-        going: (namespace, name) of the claims that are being deleted, by uid.
+        going: whether a claim of that namespace and name is being deleted.
         queue: asks Kueue for quota; None asks for none.
         recommended: told after each reconciliation how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
@@ -78,7 +77,7 @@ class Reconciler:
         settings: Settings,
         *,
         nodes: NodeCache,
-        going: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+        going: Callable[[str, str], bool] = lambda namespace, claim: False,
         queue: JobQueue | None = None,
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
         now: Callable[[], float] = time.time,
@@ -274,7 +273,7 @@ class Reconciler:
         found += unseen_end(stored.status, found, now)
         job, learner = stored.desired.job, leader({each.name: each for each in found})
         claim, where = checkpoint_claim(job, settings), checkpoints_are(job, settings)
-        going = claim is not None and (key[0], claim.claim_name) in self._going.values()
+        going = claim is not None and self._going(key[0], claim.claim_name)
         newest, where = checkpoints(stored.status, answer.status, pods, learner, where, going=going)
         return Observation(
             members=known.refusals.told(found, stored.desired.generation, self._monotonic()),

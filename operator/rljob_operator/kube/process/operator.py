@@ -110,7 +110,7 @@ class Operator:
             self._expectations,
             config.settings,
             nodes=self._nodes,
-            going=self._children.going,
+            going=self._children.is_going,
             queue=JobQueue(client, self._workloads, config.settings, self._queue.add_after),
             recommended=metrics.recommended,
             now=client.now,

@@ -1,15 +1,14 @@
 """Tells when a job's child has gone or is going: a ConfigMap, Service, NetworkPolicy or claim that was deleted.
 
-Only the owner of each child is kept, and the names of claims that are going: such a claim stays for as long as a pod uses it.
+Only the place and the owner of each child are kept, and whether it is going.
 Secrets are not among them: only the jobs' own pods need to know of them.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.reflector import Reflector
+from rljob_operator.kube.apiserver.reflector import Reflector, run_all
 from rljob_operator.kube.apiserver.resources import (
     CONFIG_MAPS,
     NETWORK_POLICIES,
@@ -18,44 +17,36 @@ from rljob_operator.kube.apiserver.resources import (
     Object,
 )
 from rljob_operator.kube.render import names
-from rljob_operator.kube.watch.pods import JobKey, owner_of
+from rljob_operator.kube.watch.kept import JobKey, Kept
+from rljob_operator.kube.watch.pods import owner_of
 
 WATCHED: Final = (CONFIG_MAPS, SERVICES, NETWORK_POLICIES, VOLUME_CLAIMS)
 
 
-class ChildrenOfOneKind:
-    """The children of one kind that are there. ``gone`` is told the job and the uid of each that is not any more, or is going.
-    ``going`` has the latter, (namespace, name) by uid; claims of no job are among them, as jobs may name those of users."""
+class ChildrenOfOneKind(Kept):
+    """The children of one kind that are there. ``gone`` is told the job and the uid of each that is not any more, or is going;
+    claims of no job are among them, as jobs may name those of users."""
 
-    def __init__(self, gone: Callable[[JobKey, str], None], going: dict[str, tuple[str, str]]) -> None:
-        self._gone, self._going = gone, going
-        self._jobs: dict[str, JobKey] = {}  # by the child's uid
+    def __init__(self, gone: Callable[[JobKey, str], None]) -> None:
+        super().__init__()
+        self._gone = gone
 
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`."""
         about, owner = document["metadata"], owner_of(document)
-        going = (about["namespace"], about["name"]) if "deletionTimestamp" in about else None
-        job = about["namespace"], owner["name"] if owner is not None else ""
-        return {"uid": about["uid"], "job": job, "going": going}
+        return {
+            "metadata": {"namespace": about["namespace"], "name": about["name"]},
+            "uid": about["uid"],
+            "job": (about["namespace"], owner["name"] if owner is not None else ""),
+            "going": "deletionTimestamp" in about,
+        }
 
-    def replace(self, namespace: str | None, documents: list[Object]) -> None:
-        """See `reflector.Copy`."""
-        found = {each["uid"] for each in documents}
-        for uid, job in list(self._jobs.items()):
-            if uid not in found and namespace in (None, job[0]):
-                self.change("DELETED", {"uid": uid, "job": job, "going": None})
-        for each in documents:
-            self.change("ADDED", each)
-
-    def change(self, kind: str, document: Object) -> None:
-        """See `reflector.Copy`."""
-        uid, job, going = document["uid"], document["job"], document["going"]
-        known, told = self._jobs.pop(uid, None), self._going.pop(uid, None)
-        if kind != "DELETED":
-            self._jobs[uid] = job
-            self._going |= {uid: going} if going else {}
-        if known if kind == "DELETED" else going and not told:
-            self._gone(job, uid)
+    def _seen(self, before: Object | None, document: Object, there: bool) -> None:
+        same = before is not None and before["uid"] == document["uid"]
+        if before is not None and not (there and same):
+            self._gone(before["job"], before["uid"])
+        if there and document["going"] and not (before is not None and same and before["going"]):
+            self._gone(document["job"], document["uid"])
 
 
 class ChildWatch:
@@ -63,17 +54,18 @@ class ChildWatch:
     are chosen by their labels: one that has lost them counts as gone, and is found by its name."""
 
     def __init__(self, client: Client, namespaces: Sequence[str] | None, gone: Callable[[JobKey, str], None]) -> None:
-        self.going: dict[str, tuple[str, str]] = {}
-        """(namespace, name) of claims that are being deleted, by uid: each is there for as long as a pod uses it."""
+        self._copies = {resource: ChildrenOfOneKind(gone) for resource in WATCHED}
         self._reflectors = [
-            Reflector(client, resource, ChildrenOfOneKind(gone, self.going), namespace=scope, label_selector=selector)
-            for resource in WATCHED
+            Reflector(client, resource, copy, namespace=scope, label_selector=selector)
+            for resource, copy in self._copies.items()
             for selector in ["" if resource is VOLUME_CLAIMS else names.SELECTOR]
             for scope in namespaces or (None,)
         ]
 
+    def is_going(self, namespace: str, claim: str) -> bool:
+        """Whether the claim is being deleted: it is there for as long as a pod uses it."""
+        return bool((self._copies[VOLUME_CLAIMS].get(namespace, claim) or {}).get("going"))
+
     async def run(self) -> None:
         """Never ends by itself."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
-                group.create_task(reflector.run())
+        await run_all(self._reflectors)

@@ -1,20 +1,27 @@
 """All objects of a kind as the API server last told them, found by their names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rljob_operator.kube.apiserver.resources import Object, without_managed_fields
-from rljob_operator.kube.watch.pods import JobKey
+
+JobKey = tuple[str, str]
+"""(namespace, name) of an RLJob."""
 
 
 class Kept:
-    """A copy for a `Reflector`. ``changed`` is told each object that is new, is another, or is gone."""
+    """A copy for a `Reflector`. ``changed`` is told each object that is new, is another, or is gone. What it hands out is never
+    to be changed."""
 
-    def __init__(self, changed: Callable[[Object], None]) -> None:
+    def __init__(self, changed: Callable[[Object], None] = lambda found: None) -> None:
         self._changed = changed
-        self._all: dict[JobKey, Object] = {}
+        self._all: dict[tuple[str, str], Object] = {}  # by (namespace, name)
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """The object, which must not be changed; None where there is none."""
+        """The object; None where there is none."""
         return self._all.get((namespace, name))
 
     def labelled(self, namespace: str, label: str, value: str) -> list[Object]:
@@ -27,22 +34,26 @@ class Kept:
         return without_managed_fields(document)
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
-        """See `reflector.Copy`."""
-        found = {_key(each) for each in documents}
-        for key, each in list(self._all.items()):
-            if key not in found and namespace in (None, key[0]):
+        """See `reflector.Copy`; whatever was missed is told as the event it would have been."""
+        found = {place_of(each) for each in documents}
+        for place, each in list(self._all.items()):
+            if place not in found and namespace in (None, place[0]):
                 self.change("DELETED", each)
         for each in documents:
             self.change("MODIFIED", each)
 
     def change(self, kind: str, document: Object) -> None:
         """See `reflector.Copy`."""
-        if kind == "DELETED":
-            self._all.pop(_key(document), None)
-        else:
-            self._all[_key(document)] = document
+        before = self._all.pop(place_of(document), None)
+        if kind != "DELETED":
+            self._all[place_of(document)] = document
+        self._seen(before, document, kind != "DELETED")
+
+    def _seen(self, before: Object | None, document: Object, there: bool) -> None:
+        """``document`` has taken the place of ``before``, or is no longer ``there``."""
         self._changed(document)
 
 
-def _key(document: Object) -> JobKey:
+def place_of(document: Mapping[str, Any]) -> tuple[str, str]:
+    """(namespace, name)."""
     return document["metadata"]["namespace"], document["metadata"]["name"]

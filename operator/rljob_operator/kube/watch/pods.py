@@ -21,9 +21,10 @@ from typing import Any, Final
 from rljob.api.timestamps import rfc3339
 
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.reflector import Reflector
+from rljob_operator.kube.apiserver.reflector import Reflector, run_all
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.render import names
+from rljob_operator.kube.watch.kept import JobKey as JobKey, Kept, place_of
 
 LONGEST_TEXT = 1024
 LONGEST_LAST_WORDS = 4096
@@ -116,9 +117,6 @@ def same_but_for_the_version(one: Object, other: Object) -> bool:
     return {**first, "resourceVersion": ""} == {**second, "resourceVersion": ""}
 
 
-JobKey = tuple[str, str]
-"""(namespace, name) of an RLJob."""
-
 SYNCED_EVERY_SECONDS = 0.1
 DISOWNED = {
     "phase": "Failed",
@@ -145,12 +143,12 @@ def is_gone(pod: Mapping[str, Any]) -> bool:
     return "gone" in pod
 
 
-class PodCache:
-    """The pods of all jobs, and those that are gone and not settled yet. What it hands out is its own: it must not be changed."""
+class PodCache(Kept):
+    """The pods of all jobs, and those that are gone and not settled yet."""
 
     def __init__(self, on_event: OnEvent) -> None:
+        super().__init__()
         self._on_event = on_event
-        self._pods: dict[tuple[str, str], Object] = {}  # by (namespace, name)
         self._settled: set[str] = set()  # uids of pods that are there still, of which nothing is to be kept
         self._jobs: dict[tuple[str, str], dict[str, Object]] = {}  # by (namespace, uid of the job), then by the pod's
         self._uids: dict[JobKey, set[str]] = {}  # of the jobs that have pods
@@ -167,12 +165,12 @@ class PodCache:
         """What followed from the pod's end is stored: nothing of it is kept any longer than it is there."""
         if is_gone(pod):
             self._forget(pod)
-        elif self._pods.get(_place(pod), {}).get("metadata", {}).get("uid") == pod["metadata"]["uid"]:
+        elif self._all.get(place_of(pod), {}).get("metadata", {}).get("uid") == pod["metadata"]["uid"]:
             self._settled.add(pod["metadata"]["uid"])
 
     def on_node(self, name: str) -> list[Object]:
         """The pods of all jobs on one node; it goes through all pods."""
-        return [pod for pod in self._pods.values() if (pod.get("spec") or {}).get("nodeName") == name]
+        return [pod for pod in self._all.values() if (pod.get("spec") or {}).get("nodeName") == name]
 
     def check(self, namespace: str) -> None:
         """Raises why the pods of a namespace may not be read, where they may not."""
@@ -181,9 +179,6 @@ class PodCache:
         """The keys of every job that has pods."""
         return tuple(self._uids)
 
-    def __len__(self) -> int:
-        return len(self._pods)
-
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`. A member's pod has a host name; one that judges a run or reads a checkpoint has none."""
         about = document["metadata"]
@@ -191,22 +186,9 @@ class PodCache:
             return trim(document)
         return {"metadata": {name: about[name] for name in ("namespace", "name", "uid")}}
 
-    def replace(self, namespace: str | None, documents: list[Object]) -> None:
-        """See `reflector.Copy`; whatever was missed is told as the event it would have been."""
-        found = {_place(pod) for pod in documents}
-        gone = [
-            pod
-            for place, pod in self._pods.items()
-            if place not in found and (namespace is None or place[0] == namespace)
-        ]
-        for pod in gone:
-            self.change("DELETED", pod)
-        for pod in documents:
-            self.change("MODIFIED", pod)
-
     def change(self, kind: str, document: Object) -> None:
         """See `reflector.Copy`. A pod without a job as its owner is none of ours, whatever its labels say."""
-        known, owner = self._pods.get(_place(document)), owner_of(document)
+        known, owner = self._all.get(place_of(document)), owner_of(document)
         if kind == "DELETED":
             if known is not None:
                 self._bury(document if owner is not None else known)
@@ -228,13 +210,13 @@ class PodCache:
         """Keep a pod that has an owner; no other comes here."""
         namespace, uid, owner = pod["metadata"]["namespace"], pod["metadata"]["uid"], owner_of(pod) or {}
         if not is_gone(pod):
-            self._pods[_place(pod)] = pod
+            self._all[place_of(pod)] = pod
         self._uids.setdefault((namespace, owner["name"]), set()).add(owner["uid"])
         self._jobs.setdefault((namespace, owner["uid"]), {})[uid] = pod
 
     def _bury(self, pod: Object) -> None:
         """The pod is gone: what was seen of it at last is kept where it is not settled."""
-        del self._pods[_place(pod)]
+        del self._all[place_of(pod)]
         self._forget(pod)
         if pod["metadata"]["uid"] in self._settled:
             self._settled.remove(pod["metadata"]["uid"])
@@ -268,9 +250,7 @@ class Pods(PodCache):
 
     async def run(self) -> None:
         """Never ends by itself."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
-                group.create_task(reflector.run())
+        await run_all(self._reflectors)
 
     def check(self, namespace: str) -> None:
         """See `PodCache.check`."""
@@ -303,7 +283,3 @@ def _remains(pod: Object) -> Object:
         deleted = about.get("deletionTimestamp") or rfc3339(time.time())
         about, status = {**about, "deletionTimestamp": deleted}, {**status, "phase": "Failed"}
     return {**pod, "metadata": about, "status": status, "gone": True}
-
-
-def _place(pod: Mapping[str, Any]) -> tuple[str, str]:
-    return pod["metadata"]["namespace"], pod["metadata"]["name"]

@@ -1,15 +1,14 @@
 """The Workloads by which jobs ask Kueue for quota, as the API server last told them, found by their job."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import NotFound
-from rljob_operator.kube.apiserver.reflector import Reflector
+from rljob_operator.kube.apiserver.reflector import Reflector, run_all
 from rljob_operator.kube.apiserver.resources import WORKLOADS, Object
-from rljob_operator.kube.watch.kept import Kept
-from rljob_operator.kube.watch.pods import JobKey, owner_of
+from rljob_operator.kube.watch.kept import JobKey, Kept
+from rljob_operator.kube.watch.pods import owner_of
 
 _NO_KUEUE: Final = (
     f"kueue.enabled is set, and this cluster serves no Workloads of {WORKLOADS.api_version}: install Kueue, or set "
@@ -36,9 +35,7 @@ class Workloads(Kept):
 
     async def run(self) -> None:
         """Never ends by itself. Where Kueue is not installed it waits for it."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
-                group.create_task(reflector.run())
+        await run_all(self._reflectors)
 
     @property
     def why(self) -> str:

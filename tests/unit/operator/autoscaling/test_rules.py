@@ -6,20 +6,21 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from rljob.api.controller_memory import MemberMemory
 from rljob.api.roles import AutoscalingSpec
 from rljob_operator.core.autoscaling import (
-    ActorView,
     AutoscalingMemory,
     LimitedBy,
     Recommendation,
     ScalingSample,
     Supply,
     advance,
-    choose_victims,
 )
 from rljob_operator.core.autoscaling.memory import MOST_ENTRIES
 from rljob_operator.core.autoscaling.pace import least_after, most_after, most_wanted, with_wanted
-from rljob_operator.core.autoscaling.samples import fault
+from rljob_operator.core.autoscaling.warmup import fault
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.rules.places import _stays
 
 T0 = 1_700_000_000.0
 SPEC = AutoscalingSpec(mode="Internal", min_replicas=2, max_replicas=200)
@@ -311,15 +312,18 @@ def test_the_window_and_its_memory_are_bounded() -> None:
     assert (most_after(1), most_after(10), least_after(1), least_after(10)) == (5, 20, 0, 8)
 
 
-def test_victims() -> None:
-    actors = [
-        ActorView("a", True, False, 3.0, 10.0),
-        ActorView("b", True, False, 9.0, 10.0),
-        ActorView("c", True, False, 3.0, 20.0),
-        ActorView("d", True, True, 0.0, 0.0),
-        ActorView("e", False, False, None, 0.0),
-    ]
-    assert (choose_victims(actors, 9), choose_victims(actors, 0)) == (("e", "d", "b", "c", "a"), ())
+def test_who_goes_first() -> None:
+    def actor(name: str, phase: Phase = Phase.READY, *, leaving: bool = False, started: float = 10.0) -> Member:
+        return Member(name, Role.ACTOR, phase, ready_seconds=started, leaving_node=leaving)
+
+    actors = [actor("a"), actor("b"), actor("c", started=20.0), actor("d", leaving=True), actor("e", Phase.STARTING)]
+    lags = {"a": 3.0, "b": 9.0, "c": 3.0}
+    known = {name: MemberMemory(name=name, time=0.0) for name in "fgh"}
+    known["g"] = known["g"].model_copy(update={"quick_ends": 9})
+    known["h"] = known["h"].model_copy(update={"dismissed": True})
+    members = {each.name: each for each in actors}
+    order = sorted("abcdefgh", key=lambda name: _stays(name, members.get(name), known.get(name), lags))
+    assert "".join(order) == "hgfedbca"
 
 
 def test_broken_memory_is_named() -> None:

@@ -288,8 +288,7 @@ def child(name: str, job: str = "pong", namespace: str = "default") -> dict[str,
 
 def test_what_goes_is_told_once_with_its_job_and_what_is_on_its_way_out_too() -> None:
     gone: list[tuple[tuple[str, str], str]] = []
-    going: dict[str, tuple[str, str]] = {}
-    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)), going)
+    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)))
     seen.replace(None, [seen.keep(child("a")), seen.keep(child("b", job="other"))])
     seen.change("MODIFIED", seen.keep(child("a")))
     assert gone == []
@@ -297,15 +296,22 @@ def test_what_goes_is_told_once_with_its_job_and_what_is_on_its_way_out_too() ->
     leaving["metadata"]["deletionTimestamp"] = "2026-11-23T12:00:00Z"  # a pod uses it
     for _ in range(2):
         seen.change("MODIFIED", seen.keep(leaving))
-    assert (gone, list(going.values())) == ([(("default", "pong"), "default-a-uid")], [("default", "a")])
+    assert gone == [(("default", "pong"), "default-a-uid")]
     for _ in range(2):
         seen.change("DELETED", seen.keep(leaving))
-    assert (gone, going) == (2 * [(("default", "pong"), "default-a-uid")], {})
+    assert gone == 2 * [(("default", "pong"), "default-a-uid")]
+    seen.change("ADDED", seen.keep(leaving))
+    anew = child("a")
+    anew["metadata"]["uid"] = "another"
+    seen.change("ADDED", seen.keep(anew))
+    assert gone[2:] == 2 * [(("default", "pong"), "default-a-uid")], (
+        "it is on its way out, and then another has its name"
+    )
 
 
 def test_what_went_while_nobody_watched_is_told_by_the_next_list_of_its_namespace() -> None:
     gone: list[tuple[tuple[str, str], str]] = []
-    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)), {})
+    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)))
     seen.replace("one", [seen.keep(child("a", namespace="one")), seen.keep(child("b", namespace="one"))])
     seen.replace("two", [seen.keep(child("c", namespace="two"))])
     seen.replace("one", [seen.keep(child("b", namespace="one"))])
