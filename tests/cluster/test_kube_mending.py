@@ -8,7 +8,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Unavailable
 from rljob_operator.kube.apiserver.resources import RLJOBS, SECRETS, Object
 from rljob_operator.kube.job.children import SECRETS_SECONDS
-from rljob_operator.kube.job.waiting_claims import HELD_UP_SECONDS
+from rljob_operator.kube.job.waits import HELD_UP_SECONDS
 from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane

@@ -12,10 +12,9 @@ from rljob.api import read_manifest
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory
 from rljob_operator.core import decide, turn as core_turn
-from rljob_operator.core.context import ReconcileContext
+from rljob_operator.core.context import ReconcileContext, complete
 from rljob_operator.core.member import Member, Phase
 from rljob_operator.core.rules import failures, start_and_drain, success, suspension
-from rljob_operator.core.rules.outcomes import complete
 from rljob_operator.kube.job import members as pod_members, observe
 from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.stored import read

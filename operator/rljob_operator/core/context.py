@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from rljob.api import RLJobSpec
-from rljob.api.controller_memory import ControllerMemory, MemberMemory
+from rljob.api.conditions import Reason
+from rljob.api.controller_memory import ControllerMemory, MemberMemory, OutcomeMemory
 from rljob.api.status import RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import stamp
@@ -220,3 +221,30 @@ def some(names: Iterable[str], most: int = 3) -> str:
     listed = list(names)
     rest = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+_KILLED = (-9, 137)
+
+
+def complete(context: ReconcileContext, reason: Reason, message: str) -> OutcomeMemory:
+    """The job has succeeded."""
+    return OutcomeMemory.model_construct(
+        state="Complete", reason=reason.value, message=bounded(message), time=context.now
+    )
+
+
+def failed(context: ReconcileContext, reason: Reason, message: str) -> OutcomeMemory:
+    """The job has failed."""
+    return OutcomeMemory.model_construct(
+        state="Failed", reason=reason.value, message=bounded(message), time=context.now
+    )
+
+
+def with_what_was_lost(context: ReconcileContext) -> ReconcileContext:
+    """The outcome says so where the learner was killed before it had written its last checkpoint."""
+    outcome = context.memory.outcome
+    killed = any(member.asked and member.exit_code in _KILLED for member in context.of(Role.LEARNER))
+    if outcome is None or not killed:
+        return context
+    lost = "the learner was killed while it saved: progress after its newest checkpoint is lost"
+    return context.with_memory(outcome=outcome.model_copy(update={"message": bounded(f"{outcome.message}; {lost}")}))

@@ -6,7 +6,7 @@ to remember it writes into the status; there is no other memory, so a controller
 reconciliations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rljob.api.controller_memory import OutcomeMemory
 from rljob.api.live import wanted
@@ -14,7 +14,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.conditions import job as about_job, roles as about_roles
 from rljob_operator.core.conditions.update import ConditionUpdate, merged
-from rljob_operator.core.context import Mode, ReconcileContext, mode, session_end
+from rljob_operator.core.context import Mode, ReconcileContext, mode, session_end, with_what_was_lost
 from rljob_operator.core.decision import Decision, End, Outcome
 from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Role
@@ -23,16 +23,13 @@ from rljob_operator.core.rules import (
     active_time,
     actors,
     checkpoints,
-    crash_loops,
     deadlines,
     facts,
     failures,
     hangs,
     notes,
-    outcomes,
     places,
     progress,
-    rendering,
     start_and_drain as lifecycle,
     success,
     suspension,
@@ -48,7 +45,7 @@ ConditionRule = Callable[[ReconcileContext, Mode], ConditionUpdate | None]
 RUNNING_RULES: tuple[Rule, ...] = (
     active_time.gap,
     suspension.note_start,
-    rendering.fix,
+    suspension.keep_rendering,
     active_time.start,
     failures.account,
     failures.forgive,
@@ -76,6 +73,13 @@ SUSPENDING_RULES: tuple[Rule, ...] = (
 LEAVING_RULES: tuple[Rule, ...] = (progress.advance, checkpoints.newest)
 """For a session that ends, and for a job whose end is decided."""
 
+RULES: Mapping[Mode, tuple[Rule, ...]] = {
+    Mode.RUNNING: RUNNING_RULES,
+    Mode.SUSPENDING: SUSPENDING_RULES,
+    Mode.FINISHING: LEAVING_RULES,
+    Mode.SESSION_ENDING: LEAVING_RULES,
+}
+
 ENDING_RULES: tuple[EndingRule, ...] = (
     failures.policy_rule,
     success.target_return,
@@ -86,7 +90,7 @@ ENDING_RULES: tuple[EndingRule, ...] = (
     trends.value_loss,
     deadlines.active_deadline,
     failures.backoff_limit,
-    crash_loops.actors_crash_looping,
+    places.actors_crash_looping,
     deadlines.startup_deadline,
     deadlines.progress_deadline,
 )
@@ -132,18 +136,19 @@ def decide(
     now = mode(context)
     if now is Mode.FINISHED:
         return _after_the_end(context)
-    context = _apply_rules(context, now)
+    for rule in RULES.get(now, ()):
+        context = rule(context)
     if now is Mode.RUNNING:
-        outcome = next((found for rule in ENDING_RULES if (found := rule(context)) is not None), None)
+        outcome = next((found for ends in ENDING_RULES if (found := ends(context)) is not None), None)
         if outcome is not None:
             context, now = context.with_memory(outcome=outcome), Mode.FINISHING
     if now is Mode.FINISHING and not lifecycle.must_leave(context):
-        context = outcomes.with_what_was_lost(active_time.stop(context))
+        context = with_what_was_lost(active_time.stop(context))
         context, now = context.with_status(completion_time=context.now), Mode.FINISHED
     if now in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not context.alive():
         context = active_time.stop(context)
     context = facts.spec(facts.members(context), desired.generation)
-    updates = (rule(context, now) for rule in CONDITION_RULES)
+    updates = (says(context, now) for says in CONDITION_RULES)
     context = context.with_status(
         conditions=merged(context.status.conditions, updates, desired.generation, context.now)
     )
@@ -175,20 +180,6 @@ def _next_epoch(context: ReconcileContext) -> int:
     """
     sample = context.observed.learner
     return max(context.memory.learner_epoch, sample.epoch if sample is not None else 0) + 1
-
-
-def _apply_rules(context: ReconcileContext, now: Mode) -> ReconcileContext:
-    """The context after the rules of its mode."""
-    rules: tuple[Rule, ...] = ()
-    if now is Mode.RUNNING:
-        rules = RUNNING_RULES
-    elif now is Mode.SUSPENDING:
-        rules = SUSPENDING_RULES
-    elif now in (Mode.FINISHING, Mode.SESSION_ENDING):
-        rules = LEAVING_RULES
-    for rule in rules:
-        context = rule(context)
-    return context
 
 
 def _after_the_end(context: ReconcileContext) -> Decision:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rljob.api.conditions import Reason
-from rljob.api.learner_status import LearnerStatus
+from rljob.api.learner_status import CheckpointStatement, LearnerStatus
 
 from rljob_operator.core.member import Member, Role
 
@@ -104,3 +104,24 @@ class Observation:
     def of(self, role: Role) -> tuple[Member, ...]:
         """Members of one role, in the order in which they are listed."""
         return tuple(member for member in self.members if member.role is role)
+
+
+_STATES = {"Valid": CheckpointState.VERIFIED, "Failed": CheckpointState.STORAGE_ERROR}
+
+
+def checkpoint_facts(said: CheckpointStatement | None) -> CheckpointFacts:
+    """The newest checkpoint by a learner's status or last words."""
+    if said is None:
+        return CheckpointFacts()
+    state = _STATES.get(said.state, CheckpointState.MISSING)
+    if not said.path:
+        return CheckpointFacts(state, message=said.message)
+    return CheckpointFacts(
+        state=state,
+        step=said.step,
+        time_seconds=said.written_unix or 0.0,
+        uri=said.path if "://" in said.path else f"file://{said.path}",
+        digest=said.digest if not said.digest or ":" in said.digest else f"sha256:{said.digest}",
+        message=said.message,
+        requested_seconds=said.requested_unix,
+    )

@@ -25,9 +25,6 @@ MAY_CHANGE = (
 TOO_MANY_FAILED, ALL_FAILED = "TooManyFailedTrials", "AllTrialsFailed"
 """Reasons of an End with which an experiment has failed. It has failed, too, where no trial has a score when its time is up."""
 
-_LARGEST = 1e300
-"""Journals of before may have larger scores than are taken now."""
-
 
 class Mismatch(Exception):
     """A line that can't follow on those before it."""
@@ -302,8 +299,8 @@ def _place(ranked: Ranked) -> tuple[Any, ...]:
 
 def _score(entry: dict[str, Any]) -> Score:
     return Score(
-        number(entry["mean"], _LARGEST),
-        number(entry["standardError"], _LARGEST),
+        number(entry["mean"]),
+        number(entry["standardError"]),
         entry["episodes"],
         entry["rawFrames"],
     )

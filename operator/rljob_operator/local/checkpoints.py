@@ -8,8 +8,7 @@ from rljob.checkpoints.files import VerifiedFiles, stored, verify
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem, StorageProblem
 
-from rljob_operator.core.checkpoint_words import checkpoint_facts
-from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState, checkpoint_facts
 from rljob_operator.local.run_folder import read_json
 
 Fingerprint = tuple[tuple[str, int, int], ...]

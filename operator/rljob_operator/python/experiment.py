@@ -4,20 +4,18 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 from rljob_operator.experiments.state import ExperimentState
-from rljob_operator.local.experiment_folder import JOURNAL_FILE
-from rljob_operator.local.experiment_trials import Trial, best_of, look_at_experiment, read_experiment, trials_of
+from rljob_operator.local.experiment_folder import (
+    JOURNAL_FILE,
+    Trial,
+    best_of,
+    trials_of,
+)
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import CONTROLLER_LOG, holder
 from rljob_operator.python.handle import Run, Status
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.local_jobs import LocalJob
-from rljob_operator.view.job_view import JobView
-
-if TYPE_CHECKING:
-    from rljob_operator.verbs.cluster_jobs import ClusterJob
 
 
 class Experiment(Run):
@@ -48,7 +46,7 @@ class Experiment(Run):
     def _state(self) -> ExperimentState:
         """What its journal says."""
         with self._asking() as ask:
-            found: ExperimentState = ask(lambda job: cast("ClusterJob", job).experiment())
+            found: ExperimentState = ask(lambda job: job.experiment())
         return found
 
 
@@ -68,10 +66,6 @@ class LocalExperiment(Experiment):
             return Status("Starting", "") if running else Status("Failed", why)
         return super().status
 
-    def look(self, *, figures: bool = False) -> JobView:
-        """What `rljob why` sees of it."""
-        return look_at_experiment(self._folder)
-
     def wait(self, timeout_seconds: float | None = None, progress: bool = False) -> Experiment:
         """As `Run.wait`; ``progress`` prints a line whenever another trial has a score."""
         deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -84,10 +78,3 @@ class LocalExperiment(Experiment):
                 raise TimeoutError(f"{self._folder} is {self.status.state} after {timeout_seconds:g} s, and goes on")
             time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
         return self
-
-    def stop(self, timeout_seconds: float = 180.0) -> None:
-        """End all its runs as `rljob stop` does, each with a checkpoint, and wait for that. It can be resumed."""
-        LocalJob(self._folder).stop(lambda _: None, timeout_seconds)
-
-    def _state(self) -> ExperimentState:
-        return read_experiment(self._folder)

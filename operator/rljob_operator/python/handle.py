@@ -192,7 +192,7 @@ class Run:
     @contextmanager
     def _asking(self) -> Iterator[Callable[[Callable[[Job], Any]], Any]]:
         with asking_jobs(self._place) as ask:
-            job = ask(lambda jobs: jobs.chosen(self._name))
+            job = ask(lambda jobs: jobs.chosen(self._name, or_experiment=True))
             yield lambda work: ask(lambda _: work(job))
 
     def _is_over(self, seen: JobView) -> bool:

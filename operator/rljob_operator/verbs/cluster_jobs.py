@@ -39,7 +39,7 @@ from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs, policy_pod
-from rljob_operator.local.experiment_trials import became
+from rljob_operator.local.experiment_folder import became
 from rljob_operator.polls.reach import NoAnswer, Reach
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, listed, no_log, not_there, wait_for
 from rljob_operator.view.job_view import JobView
@@ -308,7 +308,7 @@ class ClusterJob:
             raise UsageError(f"{self.place}: {problem}") from None
 
     def experiment(self) -> ExperimentState:
-        """What the journal of an experiment says, from its ConfigMaps."""
+        """See `Job`: from its ConfigMaps."""
         journal = Journal(self._client, self._document())
         try:
             with self._jobs.refusing("list", CONFIG_MAPS):

@@ -11,6 +11,7 @@ from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NO_PERMISSION, EXIT_UNAVAILA
 from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.core.member import Role
+from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, Invalid, LacksRight, NotFound, Unauthorized
 from rljob_operator.polls.reach import Reach
 from rljob_operator.view.job_view import JobView
@@ -50,6 +51,9 @@ class Job(Protocol):
 
     def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
         """Write its policy, the best judged one or else the newest, into ``out``: a tar archive of a checkpoint's files."""
+
+    def experiment(self) -> ExperimentState:
+        """What the journal of an experiment says."""
 
     def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
         """Do ``work`` with the way to its members and, by name, where each that can be asked now is asked."""

@@ -14,7 +14,8 @@ from rljob.checkpoints.send import policy_files, send
 from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
-from rljob_operator.local.experiment_trials import look_at_experiment
+from rljob_operator.experiments.state import ExperimentState
+from rljob_operator.local.experiment_folder import look_at_experiment, read_experiment
 from rljob_operator.local.job_view import look, running_members
 from rljob_operator.local.log_files import LogFollower
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, holder, newest, read_json, stored_runs
@@ -124,6 +125,10 @@ class LocalJob:
             send(policy_files(found), out)
         except (CheckpointProblem, StorageProblem) as problem:
             raise UsageError(str(problem)) from None
+
+    def experiment(self) -> ExperimentState:
+        """See `Job`."""
+        return read_experiment(self._folder)
 
     def _names(self, who: str | None) -> list[str]:
         """Members with a log that ``who`` means. Raises UsageError."""

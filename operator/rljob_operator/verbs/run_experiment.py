@@ -18,9 +18,8 @@ from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.experiments.summary import in_words, rows
 from rljob_operator.local import run_folder
-from rljob_operator.local.experiment_folder import ExperimentFolder, require_experiment
+from rljob_operator.local.experiment_folder import ExperimentFolder, best_of, doing, require_experiment
 from rljob_operator.local.experiment_runs import Runs
-from rljob_operator.local.experiment_trials import best_of, doing
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, ControllerLock, RunFolderProblem
 from rljob_operator.view.job_view import aligned

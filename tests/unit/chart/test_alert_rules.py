@@ -14,8 +14,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 from rljob.telemetry.catalogue import PROCESS, ROLES
-from rljob_operator.kube.reporting.job_figures import JobFigures
-from rljob_operator.kube.reporting.metrics import OperatorMetrics
+from rljob_operator.kube.reporting.metrics import JobFigures, OperatorMetrics
 
 from tests.support.dashboards import FILES, RUNBOOK, alerts, filled, panels, read, rules_text
 from tests.support.paths import ROOT

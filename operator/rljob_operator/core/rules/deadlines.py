@@ -7,10 +7,9 @@ Those that wait for something to happen begin anew where it was not watched whet
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory
 
-from rljob_operator.core.context import ReconcileContext, some
+from rljob_operator.core.context import ReconcileContext, failed, some
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import progress
-from rljob_operator.core.rules.outcomes import failed
 
 
 def active_deadline(context: ReconcileContext) -> OutcomeMemory | None:

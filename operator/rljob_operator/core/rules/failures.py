@@ -7,10 +7,9 @@ from rljob.api.lifecycle import FailureRule
 from rljob.api.status import MAX_FAILURES, Failure
 from rljob.api.timestamps import rfc3339, stamp
 
-from rljob_operator.core.context import ReconcileContext, bounded
+from rljob_operator.core.context import ReconcileContext, bounded, failed
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.core.rules.outcomes import failed
 
 QUICK_ENDS_OF_A_CRASH_LOOP = 5
 """So many ends in a row before a member worked make a crash loop."""

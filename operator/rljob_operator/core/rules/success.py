@@ -7,8 +7,7 @@ from rljob.api.controller_memory import OutcomeMemory, PlateauMemory
 from rljob.api.learner_status import LearnerStatus, Verdict
 from rljob.api.lifecycle import SuccessPolicy, TargetMetric, TargetReturn
 
-from rljob_operator.core.context import ReconcileContext
-from rljob_operator.core.rules.outcomes import complete
+from rljob_operator.core.context import ReconcileContext, complete
 
 
 def target_return(context: ReconcileContext) -> OutcomeMemory | None:

@@ -1,4 +1,5 @@
-"""Suspending a job: its actors leave, the learner saves itself, the checkpoint is verified, then the rest leaves."""
+"""Suspending a job: its actors leave, the learner saves itself, the checkpoint is verified, then the rest leaves. And what a job
+keeps from its start until then."""
 
 from rljob.api.controller_memory import SuspensionMemory
 
@@ -22,6 +23,19 @@ def note_start(context: ReconcileContext) -> ReconcileContext:
     """
     digest = context.desired.read_at_start
     return context if context.memory.started_with == digest else context.with_memory(started_with=digest)
+
+
+def keep_rendering(context: ReconcileContext) -> ReconcileContext:
+    """Take over what this operator makes pods with where the job comes up from nothing; keep what is known where it runs.
+
+    Members of different images or renderings need not understand each other, so one that comes back is made as the others were.
+    """
+    offered, memory = context.desired.rendering, context.memory
+    known = memory.rendering
+    if offered is None or known == offered:
+        return context
+    comes_up = memory.active_since is None or (memory.suspension is not None and not context.alive())
+    return context.with_memory(rendering=offered) if known is None or comes_up else context
 
 
 def advance(context: ReconcileContext) -> ReconcileContext:

@@ -13,8 +13,7 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.lifecycle import TrainingReturn, ValueLoss
 from rljob.telemetry.flat_figures import GAMES_TO_GO_BY
 
-from rljob_operator.core.context import ReconcileContext
-from rljob_operator.core.rules.outcomes import complete
+from rljob_operator.core.context import ReconcileContext, complete
 
 _LARGEST_LOSS: Final = 1e15
 """What is larger has diverged all the same."""

@@ -5,7 +5,7 @@ An object is the `dict` that the server sent: no generated models.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -319,3 +319,11 @@ def _about_uid(problem: Invalid) -> bool:
         isinstance(cause, dict) and cause.get("field") == "metadata.uid"
         for cause in problem.details.get("causes") or []
     )
+
+
+async def concurrently(*calls: Awaitable[object]) -> None:
+    """Wait until every one has ended; a failure does not stop the others. Raises the first failure, in their order."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    problems = [result for result in results if isinstance(result, BaseException)]
+    if problems:
+        raise problems[0]

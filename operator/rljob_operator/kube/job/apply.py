@@ -12,8 +12,7 @@ from rljob.api.timestamps import rfc3339
 
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Role
-from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.concurrently import concurrently
+from rljob_operator.kube.apiserver.client import Client, concurrently
 from rljob_operator.kube.apiserver.errors import (
     AlreadyExists,
     ApiError,

@@ -18,8 +18,7 @@ from typing import Final
 
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.concurrently import concurrently
+from rljob_operator.kube.apiserver.client import Client, concurrently
 from rljob_operator.kube.apiserver.errors import (
     AlreadyExists,
     ApiError,

@@ -18,7 +18,6 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, is_refusal
 from rljob_operator.kube.apiserver.resources import WORKLOADS, Object
 from rljob_operator.kube.job import workload_state as state
-from rljob_operator.kube.job.actor_blocks import Block, change, wanted_actors
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.queue_places import (
     ClusterObjects,
@@ -29,7 +28,7 @@ from rljob_operator.kube.job.queue_places import (
     users,
 )
 from rljob_operator.kube.job.stored import StoredJob
-from rljob_operator.kube.job.workload_state import as_it_runs, ignored, in_queue, waiting
+from rljob_operator.kube.job.workload_state import Block, as_it_runs, change, ignored, in_queue, waiting, wanted_actors
 from rljob_operator.kube.render import workload
 from rljob_operator.kube.render.metadata import is_of
 from rljob_operator.kube.render.rendering import settings_for

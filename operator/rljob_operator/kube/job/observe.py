@@ -8,9 +8,8 @@ from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
-from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.member import Member, Phase, Role, leader
-from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState, checkpoint_facts
 from rljob_operator.kube.job.members import Pod, current, parsed
 from rljob_operator.polls.poll import Silence
 

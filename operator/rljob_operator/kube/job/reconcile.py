@@ -21,17 +21,15 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.children import renew_policy
-from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import checkpoints, recommendation, seen, unseen_end
 from rljob_operator.kube.job.queue_places import QueuePlaces
 from rljob_operator.kube.job.refusals import in_words
-from rljob_operator.kube.job.rivals import with_rivals
 from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
-from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, status_of
-from rljob_operator.kube.job.waiting_claims import is_held_up, settings_of_start, with_claims
+from rljob_operator.kube.job.stored import Interner, ReadBefore, StoredJob, is_ours, read, status_of
+from rljob_operator.kube.job.waits import is_held_up, settings_of_start, with_claims, with_rivals
 from rljob_operator.kube.reach import has_address
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.names import PodProblem

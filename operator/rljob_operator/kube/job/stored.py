@@ -4,13 +4,15 @@ While members of a job run, it goes by the presets and defaults that it was star
 learn with other parameters than before. Fields that may change at any time are taken from the stored object.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from rljob.api import ManifestError, RLJob, parse_job, transition_problems
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.document import MAX_BYTES
@@ -24,7 +26,6 @@ from rljob.api.yaml_dialect import OwnReader
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role
-from rljob_operator.kube.job.interning import Interner
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.rendering import is_of_another_release
 from rljob_operator.kube.render.revision import revision, revision_of_job
@@ -122,6 +123,42 @@ class StoredJob:
     def owned(self) -> Owned:
         """What its children are made for."""
         return Owned(self.desired.job, self.uid, written=self.desired.written)
+
+
+class Interner:
+    """Answers each section of a spec with the first one that was equal to it and is still in use; for one thread.
+
+    The spec of a job takes 40 KB as typed sections, most of which are as a preset or a default has them. They are never changed,
+    so jobs may share them.
+    """
+
+    def __init__(self) -> None:
+        self._models: WeakValueDictionary[tuple[Any, ...], BaseModel] = WeakValueDictionary()
+
+    def job(self, job: RLJob) -> RLJob:
+        """The job with every section of its spec that another has, too."""
+        spec = job.spec
+        sections = {
+            name: self._model(section)
+            for name in type(spec).model_fields
+            if isinstance(section := getattr(spec, name), BaseModel)
+        }
+        return job.model_copy(update={"spec": spec.model_copy(update=sections)})
+
+    def __len__(self) -> int:
+        """How many different sections are kept."""
+        return len(self._models)
+
+    def _model(self, section: BaseModel) -> BaseModel:
+        # What its user wrote of it is part of it: two that are equal may differ in that.
+        digest = hashlib.sha256(section.model_dump_json().encode()).digest()
+        return self._models.setdefault((type(section), _written(section), digest), section)
+
+
+def _written(section: BaseModel) -> tuple[frozenset[str], tuple[Any, ...]]:
+    """Which fields of a section, and of those below, its user wrote."""
+    below = (each for name in type(section).model_fields if isinstance(each := getattr(section, name), BaseModel))
+    return frozenset(section.model_fields_set), tuple(map(_written, below))
 
 
 @dataclass(slots=True)

@@ -25,8 +25,7 @@ from rljob_operator.kube.reach import PodNetwork, PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
-from rljob_operator.kube.reporting.job_figures import JobFigures
-from rljob_operator.kube.reporting.metrics import OperatorMetrics
+from rljob_operator.kube.reporting.metrics import JobFigures, OperatorMetrics
 from rljob_operator.kube.watch.child_watch import ChildWatch
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.intake import Intake

@@ -1,11 +1,21 @@
-"""The operator's own figures, in a Prometheus registry of their own.
+"""The operator's own figures, in a Prometheus registry of their own, and what it tells of each job: a few conditions, the number
+of its actors, its restarts.
 
 Events are counted when they happen; states are read once a second (`Health`), so that a scrape, which comes on
-another thread, reads nothing but numbers, and for the jobs (`job_figures`) documents that never change.
+another thread, reads nothing but numbers, and for the jobs (`JobFigures`) documents that never change.
 """
 
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+from rljob.api.conditions import ConditionType
+
+from rljob_operator.kube.apiserver.resources import Object
 
 PREFIX = "rljob_operator"
 RECONCILE_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -92,3 +102,66 @@ class OperatorMetrics:
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(f"{PREFIX}_{name}", meaning, registry=self.registry)
+
+
+CONDITIONS: Final = (
+    ConditionType.READY,
+    ConditionType.PROGRESSING,
+    ConditionType.CHECKPOINT_VALID,
+    ConditionType.FAILED,
+)
+"""Those that alerts ask for. All of them would be fifteen series a job."""
+_JOB: Final = ("namespace", "rljob")
+_TRUTH: Final = {"True": 1.0, "False": 0.0}
+_ACTORS: Final = {
+    "wanted": ("autoscaling", "desiredReplicas"),
+    "ready": ("actors", "ready"),
+    "leaving": ("actors", "draining"),
+}
+
+
+class JobFigures(Collector):
+    """The series of a job are there from its first status until it is deleted, and only the operator that leads has any.
+
+    ``jobs``: all RLJobs that are known, as `kopf_watch.kept`; called at each scrape, on another thread. A document is replaced
+    and never changed, so a thread may read it.
+    """
+
+    def __init__(self, jobs: Callable[[], Sequence[Object]]) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterable[Metric]:
+        """The families; what a status does not say is left out."""
+        conditions = GaugeMetricFamily(
+            "rljob_operator_job_condition",
+            "1 where the condition is True, 0 where it is False, with its reason; "
+            f"of {', '.join(CONDITIONS[:-1])} and {CONDITIONS[-1]}.",
+            labels=(*_JOB, "condition", "reason"),
+        )
+        actors = GaugeMetricFamily(
+            "rljob_operator_job_actors",
+            "Actors that there should be (wanted), that play (ready), and that are leaving.",
+            labels=(*_JOB, "state"),
+        )
+        restarts = GaugeMetricFamily(
+            "rljob_operator_job_restarts",
+            "Unexpected ends of members: those counted towards backoffLimit, and those ignored.",
+            labels=(*_JOB, "kind"),
+        )
+        for job in self._jobs():
+            key = (str(job["metadata"]["namespace"]), str(job["metadata"]["name"]))
+            status = json.loads(job.get("status") or "{}")
+            for condition in status.get("conditions") or ():
+                value = _TRUTH.get(condition["status"])
+                if condition["type"] in CONDITIONS and value is not None:
+                    conditions.add_metric((*key, condition["type"], condition.get("reason") or ""), value)
+            for state, (section, field) in _ACTORS.items():
+                _add(actors, (*key, state), (status.get(section) or {}).get(field))
+            for kind in ("counted", "ignored"):
+                _add(restarts, (*key, kind), (status.get("restarts") or {}).get(kind))
+        return conditions, actors, restarts
+
+
+def _add(family: GaugeMetricFamily, labels: Sequence[str], value: object) -> None:
+    if isinstance(value, int):
+        family.add_metric(labels, float(value))

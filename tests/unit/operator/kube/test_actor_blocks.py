@@ -6,8 +6,7 @@ import pytest
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.job import RLJobSpec
 from rljob.api.status import AutoscalingStatus, Condition, RLJobStatus
-from rljob_operator.kube.job.actor_blocks import Block, Change, change, wanted_actors
-from rljob_operator.kube.job.workload_state import without_quota
+from rljob_operator.kube.job.workload_state import Block, Change, change, wanted_actors, without_quota
 
 from tests.support.controller import make_job
 

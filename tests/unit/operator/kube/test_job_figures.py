@@ -9,8 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rljob.api.conditions import CATALOGUE, ConditionType
 from rljob.api.status import AutoscalingStatus, Condition, RLJobStatus
 from rljob_operator.kube.job.observe import recommendation
-from rljob_operator.kube.reporting.job_figures import CONDITIONS, JobFigures
-from rljob_operator.kube.reporting.metrics import OperatorMetrics
+from rljob_operator.kube.reporting.metrics import CONDITIONS, JobFigures, OperatorMetrics
 from rljob_operator.kube.watch.kopf_watch import kept
 
 from tests.support.paths import EXAMPLES

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from rljob.api.learner_status import ReplaySummary
-from rljob_operator.core.checkpoint_words import checkpoint_facts
-from rljob_operator.core.observed import CheckpointState
+from rljob_operator.core.observed import CheckpointState, checkpoint_facts
 from rljob_operator.kube.reach import PodNetwork
 from rljob_operator.polls.poll import NEWS_SECONDS, LearnerPoll, Poll, Rhythm
 from rljob_operator.polls.reach import LARGEST_BYTES

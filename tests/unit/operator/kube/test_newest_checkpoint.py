@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
-from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState, checkpoint_facts
 from rljob_operator.kube.job.members import parsed
 from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint
 from rljob_operator.view.job_view import JobView

@@ -6,7 +6,7 @@ import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.observed import Observation
 from rljob_operator.kube.job.members import Pod, members
-from rljob_operator.kube.job.rivals import with_rivals
+from rljob_operator.kube.job.waits import with_rivals
 
 from .member_pods import CREATED, condition, pod, running
 

@@ -7,8 +7,7 @@ import pytest
 from rljob.api import RLJob, dump_manifest, parse_job
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
-from rljob_operator.kube.job.interning import Interner
-from rljob_operator.kube.job.stored import ReadBefore, is_ours, kept_job, read
+from rljob_operator.kube.job.stored import Interner, ReadBefore, is_ours, kept_job, read
 from rljob_operator.kube.watch.kopf_watch import kept
 
 from tests.unit.api.bad_manifests import BASE, document

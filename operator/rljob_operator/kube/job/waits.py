@@ -1,5 +1,6 @@
-"""Which claim a member waits for: that it is missing, why it has no volume, or where its volume is, and what to do. It only makes
-messages: nothing is done about a claim, since it can't be known whether its data are lost.
+"""What a member waits for: a claim, that it is missing, why it has no volume, or where its volume is, and what to do; or another
+job that waits for this one, since each holds nodes' room that the rest of the other needs. It only makes messages: nothing is
+done about a claim, since it can't be known whether its data are lost.
 
 The scheduler says of such a pod only that a claim of it is not bound, or that a volume is elsewhere, and not even that where
 every node has a taint, as a lost one has; while it waits for a volume that is to be made, it says nothing. What is not said here
@@ -8,15 +9,19 @@ every node has a taint, as a lost one has; while it waits for a volume that is t
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from rljob.api.conditions import Reason
+
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
+from rljob_operator.core.rules.failures import CORE
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, NotFound
 from rljob_operator.kube.apiserver.resources import VOLUME_CLAIMS, VOLUMES, Object
+from rljob_operator.kube.job.members import Pod, members
 from rljob_operator.kube.render.children import checkpoint_claim_of
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import users_pod_spec
@@ -131,3 +136,26 @@ async def settings_of_start(client: Client, owned: Owned, settings: Settings) ->
         )
         return replace(settings, checkpoint_size="")
     return settings if stored["spec"].get("storageClassName") else replace(settings, checkpoint_size="")
+
+
+def with_rivals(observed: Observation, others: Iterable[tuple[str, Sequence[Pod]]], now_seconds: float) -> Observation:
+    """What is observed, where a member finds no node with the other jobs of the namespace, name and pods, that wait so, too."""
+    if not _waits_with_a_part(observed.members):
+        return observed
+    rivals = sorted(name for name, pods in others if _waits_with_a_part(members(pods, now_seconds)))
+    if not rivals:
+        return observed
+    said = f"{', '.join(rivals)} of this namespace waits for nodes, too, while some of its pods have one: suspend all but one"
+    told = [
+        replace(member, waiting_message=f"{said}; {member.waiting_message}")
+        if member.waiting is Reason.UNSCHEDULABLE
+        else member
+        for member in observed.members
+    ]
+    return replace(observed, members=tuple(told))
+
+
+def _waits_with_a_part(found: Sequence[Member]) -> bool:
+    """Whether a pod that learning needs finds no node while another of the same job has one."""
+    waits = any(member.waiting is Reason.UNSCHEDULABLE and member.role in CORE for member in found)
+    return waits and any(member.alive and member.placed for member in found)
