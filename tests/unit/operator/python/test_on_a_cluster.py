@@ -19,7 +19,7 @@ import yaml
 from aiohttp import web
 from rljob.api.timestamps import rfc3339
 from rljob_operator.local.run_folder import ControllerLock
-from rljob_operator.python import experiment
+from rljob_operator.verbs import local_jobs
 
 from tests.support.experiment_runs import RATE, document, experiment_folder
 from tests.support.paths import EXAMPLES
@@ -231,8 +231,8 @@ def test_one_that_was_stopped_before_its_best_was_judged_anew_has_not_ended(fold
 
 def test_waiting_does_not_read_its_journal_again_and_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep, looks = rljob.attach(folder), list[Path]()
-    read = experiment.look_at_experiment
-    monkeypatch.setattr(experiment, "look_at_experiment", lambda of: looks.append(of) or read(of))
+    read = local_jobs.look_at_experiment
+    monkeypatch.setattr(local_jobs, "look_at_experiment", lambda of: looks.append(of) or read(of))
     with ControllerLock(folder), pytest.raises(TimeoutError, match="is Running"):
         sweep.wait(0.2)
     assert len(looks) == 1, "for what is said at the end"
