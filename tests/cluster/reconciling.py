@@ -23,7 +23,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.watch.expectations import Expectations
-from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.kube.watch.kept import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of, trim
 from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Silence
 

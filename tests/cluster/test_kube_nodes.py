@@ -12,7 +12,7 @@ import pytest
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.reflector import Reflector
 from rljob_operator.kube.apiserver.resources import NODES, PODS, VOLUME_CLAIMS, Object
-from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.kube.watch.kept import NodeCache
 from rljob_operator.polls.poll import Alive, Silence
 
 from tests.cluster.control_plane import ControlPlane, connected, meanwhile, until

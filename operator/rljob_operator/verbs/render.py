@@ -18,7 +18,7 @@ from rljob_operator.kube.render.children import Secrets, children
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.pod import pod
-from rljob_operator.kube.render.revision import revision, revision_of_job
+from rljob_operator.kube.render.rendering import revision, revision_of_job
 from rljob_operator.kube.render.settings import Settings, default_image
 
 _NO_UID = "00000000-0000-0000-0000-000000000000"

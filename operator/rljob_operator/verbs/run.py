@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -209,14 +209,10 @@ def _control(
         with view:
 
             def report(turn: Turn) -> None:
-                notices.show(turn)
-                view.show(turn)
-
-            shown = _while_there_is_a_terminal(report)
-
-            def after_turn(turn: Turn) -> None:
                 trackers.look(turn.desired.job.spec.tracking)
-                shown(turn)
+                with contextlib.suppress(OSError):  # the terminal is gone (SIGHUP), and the job is still to be drained
+                    notices.show(turn)
+                    view.show(turn)
 
             decision = run_job(
                 stored,
@@ -224,7 +220,7 @@ def _control(
                 stored.status,
                 interrupt=interrupt,
                 max_seconds=max_seconds,
-                report=after_turn,
+                report=report,
             )
             over = True
     except KeyboardInterrupt:
@@ -241,22 +237,6 @@ def _control(
             conditions = merged(decision.status.conditions, [unsent], stored.desired().generation, time.time())
             stored.write_status(decision.status.model_copy(update={"conditions": conditions}), at_once=True)
     return code
-
-
-def _while_there_is_a_terminal(report: Callable[[Turn], None]) -> Callable[[Turn], None]:
-    """``report`` until the terminal is gone (SIGHUP): the job must still be drained when nothing can be shown."""
-    gone = False
-
-    def guarded(turn: Turn) -> None:
-        nonlocal gone
-        if gone:
-            return
-        try:
-            report(turn)
-        except OSError:
-            gone = True
-
-    return guarded
 
 
 def _finish(run_dir: Path, decision: Decision, seconds: float, steps: int, console: Console) -> int:

@@ -39,7 +39,7 @@ from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
 from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.expectations import Expectations, Seen
-from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.kube.watch.kept import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
 from rljob_operator.polls.poll import Alive, LearnerPoll, Poll
 

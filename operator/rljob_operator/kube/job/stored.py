@@ -27,8 +27,7 @@ from rljob.api.yaml_dialect import OwnReader
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.rendering import is_of_another_release
-from rljob_operator.kube.render.revision import revision, revision_of_job
+from rljob_operator.kube.render.rendering import is_of_another_release, revision, revision_of_job
 
 S = TypeVar("S", bound=StatusModel)
 _AT_ANY_TIME: Final = tuple(place for place in places(RLJobSpec) if place.mutability.when.at_any_time)
@@ -115,7 +114,7 @@ class StoredJob:
         return self.document["metadata"]["namespace"], self.document["metadata"]["name"]
 
     def revision(self, role: Role) -> str:
-        """The revision of the role's pods; see `kube.render.revision`."""
+        """The revision of the role's pods; see `kube.render.rendering`."""
         if role not in self.revisions:
             self.revisions[role] = revision(self.document, role)
         return self.revisions[role]

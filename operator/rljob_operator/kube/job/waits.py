@@ -27,7 +27,7 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import users_pod_spec
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import makes_checkpoint_claim, pod_volumes
-from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.kube.watch.kept import NodeCache
 
 log = logging.getLogger(__name__)
 

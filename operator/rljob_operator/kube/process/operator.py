@@ -29,8 +29,7 @@ from rljob_operator.kube.reporting.metrics import JobFigures, OperatorMetrics
 from rljob_operator.kube.watch.child_watch import ChildWatch
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.intake import Intake
-from rljob_operator.kube.watch.kept import Kept
-from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.kube.watch.kept import Kept, NodeCache
 from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
 from rljob_operator.kube.watch.workloads import Workloads

@@ -17,7 +17,7 @@ from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.observed import Observation
 from rljob_operator.kube.job.stored import ReadBefore, kept_job, read
 from rljob_operator.kube.render import rendering
-from rljob_operator.kube.render.revision import revision_of_job
+from rljob_operator.kube.render.rendering import revision_of_job
 from rljob_operator.kube.render.settings import Settings
 
 from tests.unit.api.bad_manifests import EXAMPLES

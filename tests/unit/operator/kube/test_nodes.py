@@ -6,7 +6,7 @@ import pytest
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.kube.apiserver.resources import NODES
 from rljob_operator.kube.job.observe import seen
-from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.kube.watch.kept import NodeCache
 from rljob_operator.polls.poll import Silence
 
 

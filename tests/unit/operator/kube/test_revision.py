@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rljob.api import read_manifest
 from rljob_operator.core.member import Role
-from rljob_operator.kube.render.revision import revision
+from rljob_operator.kube.render.rendering import revision
 
 from .rendered import EXAMPLES, PONG
 
