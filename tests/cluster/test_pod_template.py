@@ -84,7 +84,6 @@ PATCHES: list[dict[str, Any]] = [
     of_pod(volumes=[{"name": "more", "configMap": {"name": "more"}}]),
     of_pod(volumes=[{"name": "keys", "$patch": "delete"}], containers=[{"name": "role", "volumeMounts": None}]),
     of_pod(volumes=[{"name": "data", "emptyDir": None, "persistentVolumeClaim": {"claimName": "data"}}]),
-    of_pod(volumes=[{"name": "data", "$retainKeys": ["name", "configMap"], "configMap": {"name": "data"}}]),
     of_pod(volumes=[{"name": "data", "emptyDir": {"medium": "Memory"}}]),
     of_pod(volumes=[{"name": "data", "emptyDir": {"$patch": "replace", "medium": "Memory"}}]),
     of_pod(
@@ -131,13 +130,13 @@ REFUSED: list[dict[str, Any]] = [
     of_pod(securityContext={"$patch": "merge", "fsGroup": 1}),
     of_role(env=[{"value": "nameless"}]),
     of_role(ports=[{"name": "dns"}]),
-    of_pod(volumes=[{"name": "data", "$retainKeys": ["name"], "configMap": {"name": "data"}}]),
 ]
 OURS_ALONE: list[tuple[dict[str, Any], str]] = [
     (of_pod(affinity={"$patch": "replace", "nodeAffinity": {}}), "taken"),
     (of_role(env=[{"name": "A", "$patch": "replace", "value": "b"}]), "entry of its own"),
     ({"spec": {"$setElementOrder/containers": [{"name": "redis"}, {"name": "role"}]}}, "unknown directive"),
     ({"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}}, "unknown directive"),
+    (of_pod(volumes=[{"name": "data", "$retainKeys": ["name", "emptyDir"], "emptyDir": {}}]), "unknown directive"),
 ]
 """What a server takes too, but with another result than one would think, or than is of use in a manifest."""
 

@@ -45,8 +45,7 @@ These are the tags ``patchMergeKey`` of core's types. Server-side apply has keys
 """
 
 _DIRECTIVE: Final = "$patch"
-_RETAIN: Final = "$retainKeys"
-_KNOWN: Final = f"allowed: {_DIRECTIVE} (delete or replace) and {_RETAIN}"
+_KNOWN: Final = f"allowed: {_DIRECTIVE} (delete or replace)"
 
 
 class PodTemplateProblem(PodProblem):
@@ -58,8 +57,8 @@ def merged(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, A
 
     Differs from Kubernetes where that would lose in silence what was written: a mapping with ``$patch: replace`` counts also
     where the pod has no such field (Kubernetes drops it there), and in an entry of a list, where it replaces the whole list, it
-    has to stand alone. ``$setElementOrder`` and ``$deleteFromPrimitiveList``, which `kubectl apply` writes for itself, are
-    refused. A directive or a null below an entry that is new is left out, as there is nothing for it to act on.
+    has to stand alone. ``$retainKeys``, which a null in the place of each other field says, too, and ``$setElementOrder`` and
+    ``$deleteFromPrimitiveList``, which `kubectl apply` writes for itself, are refused. A directive or a null below an entry that is new is left out, as there is nothing for it to act on.
     """
     _check_directives(patch, "podTemplate")
     return _mapping(copy.deepcopy(dict(template)), patch, "podTemplate")
@@ -68,7 +67,7 @@ def merged(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, A
 def _check_directives(value: Any, path: str, *, entry: bool = False) -> None:
     if isinstance(value, Mapping):
         for name, item in value.items():
-            if name.startswith("$") and name not in (_DIRECTIVE, _RETAIN):
+            if name.startswith("$") and name != _DIRECTIVE:
                 raise PodTemplateProblem(f"{path}.{name}: unknown directive; {_KNOWN}")
             _check_directives(item, f"{path}.{name}")
         directive = value.get(_DIRECTIVE, "delete")
@@ -86,10 +85,8 @@ def _check_directives(value: Any, path: str, *, entry: bool = False) -> None:
 def _mapping(original: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> dict[str, Any]:
     if _DIRECTIVE in patch:
         return _taken(patch) or {}
-    result = _retained(original, patch, path)
+    result = dict(original)
     for name, value in patch.items():
-        if name == _RETAIN:
-            continue
         here, before = f"{path}.{name}", result.get(name)
         if value is None:
             result.pop(name, None)
@@ -111,24 +108,11 @@ def _taken(value: Any) -> Any:
     if isinstance(value, Mapping):
         if value.get(_DIRECTIVE) == "delete":
             return None
-        taken = {name: _taken(item) for name, item in value.items() if name not in (_DIRECTIVE, _RETAIN)}
+        taken = {name: _taken(item) for name, item in value.items() if name != _DIRECTIVE}
         return {name: item for name, item in taken.items() if item is not None}
     if isinstance(value, list):
         return [_taken(item) for item in value if not (isinstance(item, Mapping) and _DIRECTIVE in item)]
     return value
-
-
-def _retained(original: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """What stays of a mapping where the patch names the fields that it shall have at most."""
-    if _RETAIN not in patch:
-        return dict(original)
-    names = patch[_RETAIN]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise PodTemplateProblem(f"{path}.{_RETAIN}: allowed: a list of fields' names")
-    for name, value in patch.items():
-        if name != _RETAIN and value is not None and name not in names:
-            raise PodTemplateProblem(f"{path}.{name}: it is set here, so it must be in {_RETAIN} beside it")
-    return {name: value for name, value in original.items() if name in names}
 
 
 def _entries(original: list[Any], patch: list[Any], key: str, path: str) -> list[Any]:
