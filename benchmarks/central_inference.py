@@ -39,9 +39,8 @@ from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import make_builder
-from rljob.inference.client import InferenceClient
+from rljob.inference.client import InferenceClient, RemotePolicy
 from rljob.inference.model import ServedModel
-from rljob.inference.remote_policy import RemotePolicy
 from rljob.inference.server import InferenceServer
 from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Client

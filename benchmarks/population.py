@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rljob.api.yaml_dialect import dump_document
+from rljob.api.document import dump_document
 
 from benchmarks.common import machine, report
 

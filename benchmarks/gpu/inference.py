@@ -18,8 +18,7 @@ from rljob.acting.network import acting_copy, choose_compute
 from rljob.algorithms.compute import Compute, DeviceCompute, Measured, native_arithmetic
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
-from rljob.inference.batching import Request
-from rljob.inference.model import ServedModel
+from rljob.inference.model import Request, ServedModel
 
 from benchmarks.gpu.bench import Figures, begin, options, rate
 from benchmarks.gpu.learner_alone import spec

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from rljob.api.fields import TypedPlace
 from rljob.api.generate.reference import field_list
 from rljob.api.generate.schema import schema_of
-from rljob.api.paths import TypedPlace
 
 from rljob_operator.kube.process.configuration import AT_ONCE, OperatorConfiguration
 from rljob_operator.kube.process.rbac import TABLE, Grant, Where

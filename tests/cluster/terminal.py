@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import Result
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 from rljob_operator import cli
 from rljob_operator.kube.apiserver.resources import RLJOBS
 from typer.testing import CliRunner

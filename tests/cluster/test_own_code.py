@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import rljob
-from rljob.api.document import parse_document
-from rljob.api.yaml_dialect import dump_document
+from rljob.api.document import dump_document, parse_document
 from rljob.archive import ENTRY
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, RLEXPERIMENTS, RLJOBS, Resource
 from rljob_operator.kube.render import names

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 import rljob
-from rljob.api.document import parse_document
-from rljob.api.yaml_dialect import dump_document
+from rljob.api.document import dump_document, parse_document
 
 from tests.e2e.cluster import LONG_SECONDS, Namespace, Object, endless, requests
 from tests.support.documents import block

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 from rljob_operator.kube.render import names
 
 from tests.e2e import nodes

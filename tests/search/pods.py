@@ -5,7 +5,7 @@ from enum import IntEnum
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.pods import _remains
 

@@ -26,9 +26,8 @@ from rljob.envs import EnvironmentSpec, describe_environment, make_vector_enviro
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import Segment, make_builder
-from rljob.inference.client import Answer, InferenceClient
+from rljob.inference.client import Answer, InferenceClient, RemotePolicy
 from rljob.inference.model import ServedModel
-from rljob.inference.remote_policy import RemotePolicy
 from rljob.inference.server import InferenceServer
 from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Client, Message

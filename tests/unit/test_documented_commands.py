@@ -15,9 +15,9 @@ import typer
 import yaml
 from rljob.api import ManifestError, parse_job
 from rljob.api.document import parse_document
-from rljob.api.paths import TypedPlace
+from rljob.api.fields import TypedPlace
 from rljob.api.pods import RoleSpec
-from rljob.api.presets.values import leaves, paths
+from rljob.api.presets import leaves, paths
 from rljob_operator.cli import app, plugin
 
 from tests.support.documents import DOCUMENTS, LOGS, blocks, inline_code

@@ -9,8 +9,7 @@ from rljob.api import RLJobSpec
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import ControllerMemory, MemberMemory, OutcomeMemory
 from rljob.api.status import RLJobStatus
-from rljob.api.status_model import MAX_MESSAGE
-from rljob.api.timestamps import stamp
+from rljob.api.status_model import MAX_MESSAGE, stamp
 
 from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Member, Phase, Role, number

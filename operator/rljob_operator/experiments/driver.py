@@ -14,7 +14,7 @@ from rljob.api.experiment_trials import Experiment
 from rljob.api.overrides import apply_overrides
 from rljob.api.status import ForkStatus, RLJobStatus
 from rljob.api.status_document import number
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 from rljob.checkpoints.names import SCORED
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION

@@ -9,7 +9,7 @@ from typing import Any
 
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import Experiment
-from rljob.api.learned import as_begun
+from rljob.api.live import as_begun
 from rljob.api.status_document import number
 from rljob.sources import without_places
 

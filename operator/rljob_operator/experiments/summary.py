@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from rljob.api.document import in_one_line
 from rljob.api.experiment_status import MOST_ROWS
-from rljob.api.yaml_dialect import in_one_line
 
 from rljob_operator.experiments.population import copied
 from rljob_operator.experiments.state import ExperimentState, Ranked, Run, RunState, over_seeds

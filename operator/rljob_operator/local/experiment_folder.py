@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rljob.api.status import Condition, RLJobStatus
-from rljob.api.yaml_dialect import dump_document
+from rljob.api.document import dump_document
 from rljob.files import replace
 
 from rljob_operator.experiments.journal import Journal, JournalProblem, replayed, whole_lines

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rljob.api import ManifestError, RLJob, parse_job, read_manifest
 from rljob.api.exit_codes import EXIT_INVALID
 from rljob.api.experiment_trials import Experiment
-from rljob.api.learned import as_begun
+from rljob.api.live import as_begun
 from rljob.api.status import RLJobStatus
 from rljob.child import Child
 from rljob.sources import without_places

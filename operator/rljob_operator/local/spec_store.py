@@ -18,10 +18,9 @@ from typing import Any
 
 from rljob.api import ManifestError, Problem, RLJob, dump_manifest, parse_job, transition_problems
 from rljob.api.conditions import Reason
-from rljob.api.document import parse_document
+from rljob.api.document import dump_document, parse_document
 from rljob.api.rule import STORED
 from rljob.api.status import RLJobStatus
-from rljob.api.yaml_dialect import dump_document
 from rljob.files import replace
 from rljob.sources import to_load, with_files
 

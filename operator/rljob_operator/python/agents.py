@@ -12,10 +12,9 @@ from typing import Annotated, Any, Final
 
 import typer
 from rljob.api import ManifestError
-from rljob.api.document import parse_document
-from rljob.api.examples import examples
+from rljob.api.document import dump_document, parse_document
+from rljob.api.load import examples
 from rljob.api.problems import ABSENT
-from rljob.api.yaml_dialect import dump_document
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 

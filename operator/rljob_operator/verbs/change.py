@@ -11,7 +11,7 @@ from rljob.api import ManifestError, parse_job, transition_problems
 from rljob.api.live import digest, wanted
 from rljob.api.load import given
 from rljob.api.overrides import apply_overrides, read_overrides
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 

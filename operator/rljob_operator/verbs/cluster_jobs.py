@@ -15,7 +15,7 @@ from rljob.api.exit_codes import EXIT_UNAVAILABLE
 from rljob.api.experiment import is_experiment
 from rljob.api.sources import spec_of_job
 from rljob.api.status_document import json_document
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 from rljob.archive import ENTRY, Archive
 from rljob.errors import CommandRefused, UsageError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rljob.api import ManifestError
-from rljob.api.yaml_dialect import in_one_line
+from rljob.api.document import in_one_line
 from rljob.comparison.comparison import compare
 from rljob.comparison.estimates import CONFIDENCE_PERCENT
 from rljob.comparison.judged_run import read_judged_run

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.live import Live
+from rljob.api.document import dump_document
 from rljob.api.exit_codes import EXIT_UNAVAILABLE
-from rljob.api.yaml_dialect import dump_document
 from rljob.command_errors import one_line_errors
 from rljob.errors import CommandRefused
 from rljob.strict_json import dumps

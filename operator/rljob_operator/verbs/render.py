@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from rljob.api import parse_job, read_manifest
-from rljob.api.yaml_dialect import dump_document
+from rljob.api.document import dump_document
 from rljob.cli.explain import written_out
 from rljob.cli.validate import SetOption, checked
 from rljob.command_errors import one_line_errors

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from rljob.api import ManifestError
-from rljob.api.document import parse_document
+from rljob.api.document import dump_document, parse_document
 from rljob.api.status import RLJobStatus
-from rljob.api.yaml_dialect import dump_document
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.names import order
 from rljob_operator.local.job_view import running_members

@@ -33,8 +33,7 @@ from rljob.telemetry.server import TelemetryServer
 from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, snapshot
-from rljob.weights.published import PublishedVersion
-from rljob.weights.server import WeightServer
+from rljob.weights.server import PublishedVersion, WeightServer
 from rljob.wire import Client, Message, Publisher, Server, decode
 from rljob.wire.schema import DRAWN, drawn_column
 

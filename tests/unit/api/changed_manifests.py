@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rljob.api.generate.cel import transition_validations
+from rljob.api.generate.schema import transition_validations
 from rljob.api.rule import TransitionRule
 from rljob.api.rules.transitions import TRANSITIONS
 

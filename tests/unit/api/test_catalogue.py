@@ -11,10 +11,9 @@ from rljob.api import PRESETS, RLJob
 from rljob.api.catalogue import Explanation, UnknownField, all_paths, explained
 from rljob.api.document import parse_document, parse_value
 from rljob.api.effective import computed_words
-from rljob.api.fields import description_of
+from rljob.api.fields import description_of, typed_place
 from rljob.api.generate.crd import definition
 from rljob.api.load import dump_manifest
-from rljob.api.paths import typed_place
 
 from tests.support.jobs import job_of
 from tests.support.paths import ROOT

@@ -16,8 +16,7 @@ from rljob.api.fields import unwrapped
 from rljob.api.generate.crd import definition, experiment_definition
 from rljob.api.generate.files import CRD_FILE, EXPERIMENT_CRD_FILE, generated
 from rljob.api.status import RLJobStatus
-from rljob.api.status_model import StatusModel
-from rljob.api.timestamps import TimestampText
+from rljob.api.status_model import StatusModel, TimestampText
 from rljob.api.types import DecimalText
 
 from tests.support import api_server

@@ -12,8 +12,8 @@ from rljob.api.document import parse_document
 from rljob.api.experiment import RLExperiment
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import Experiment, dump_experiment
+from rljob.api.fields import TypedPlace, places_below
 from rljob.api.load import read_document
-from rljob.api.paths import TypedPlace, places_below
 
 from tests.support.paths import EXAMPLES
 

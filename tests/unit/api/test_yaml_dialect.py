@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from rljob.api import ManifestError
-from rljob.api.document import parse_document
-from rljob.api.yaml_dialect import dump_document
+from rljob.api.document import dump_document, parse_document
 
 from tests.support.jobs import manifest_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from rljob.api.examples import examples
+from rljob.api.load import examples
 from rljob.cli.app import PANELS
 from rljob.command_errors import one_line_errors
 from rljob.wire.keyfile import ROLES, load_keys

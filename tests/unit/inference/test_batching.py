@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from rljob.inference.batching import ACTIVE_SECONDS, Batcher, Request, bucket_sizes
+from rljob.inference.model import ACTIVE_SECONDS, Batcher, Request, bucket_sizes
 
 
 def a_request(actor: str, number: int = 0, rows: int = 4, arrived: float = 0.0) -> Request:

@@ -19,9 +19,8 @@ import zmq
 from rljob.acting.identity import ActorIdentity
 from rljob.algorithms.compute import Arithmetic, Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
-from rljob.inference.batching import Request
 from rljob.inference.client import InferenceClient, InferenceLost
-from rljob.inference.model import ServedModel, served_model
+from rljob.inference.model import Request, ServedModel, served_model
 from rljob.inference.server import InferenceServer, InferenceThread, LatestWeights
 from rljob.observation import frames
 from rljob.threads import ThreadEnded, check_threads

@@ -21,8 +21,7 @@ from rljob.api import ImpalaParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.evaluation.player import judged_policy
-from rljob.inference.batching import Request
-from rljob.inference.model import ServedModel
+from rljob.inference.model import Request, ServedModel
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.weights.flat import snapshot

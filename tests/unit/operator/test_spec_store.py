@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import yaml
 from rljob.api import ManifestError, load_manifest, read_manifest
-from rljob.api.document import parse_document
+from rljob.api.document import dump_document, parse_document
 from rljob.api.status import RLJobStatus
-from rljob.api.yaml_dialect import dump_document
 from rljob.sources import keep_sources
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
 from rljob_operator.local.spec_store import SpecStore, StoredRun, replace_spec

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from rljob.api.controller_memory import MAX_CURVE_POINTS
 from rljob.api.live import digest, wanted
 from rljob.api.status import Condition, RLJobStatus
-from rljob.api.timestamps import parse_rfc3339, rfc3339, stamp
+from rljob.api.status_model import parse_rfc3339, rfc3339, stamp
 from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Observation

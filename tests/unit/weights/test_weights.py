@@ -15,8 +15,7 @@ from rljob.learner.figures import Verdicts
 from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.flat import OtherNetwork, Snapshot, Weights, WeightsProblem, snapshot
-from rljob.weights.published import PublishedVersion
-from rljob.weights.server import WeightServer
+from rljob.weights.server import PublishedVersion, WeightServer
 from rljob.wire import Message, Publisher, Server, load_keys, write_keys
 from torch import nn
 

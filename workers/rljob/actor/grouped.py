@@ -13,8 +13,7 @@ from rljob.actor.shards import MultiShard
 from rljob.envs.base import Observation, StepResult
 from rljob.envs.grouped import GroupedEnvironment, merged
 from rljob.experience import Decision, SegmentBuilder
-from rljob.inference.client import InferenceLost
-from rljob.inference.remote_policy import RemotePolicy
+from rljob.inference.client import InferenceLost, RemotePolicy
 from rljob.observation import each
 
 log = logging.getLogger(__name__)

@@ -18,12 +18,12 @@ from rljob.algorithms import parameters as seam
 from rljob.algorithms.built_in import BUILT_IN, parts
 from rljob.algorithms.parameters import check_defaults
 from rljob.api import ManifestError, Problem, RLJob
+from rljob.api.algorithm import names_in
 from rljob.api.episode_metrics import NAME_PATTERN
 from rljob.api.learner_status import RECORDED_NAMES
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT
 from rljob.api.rules import own_algorithm_problems
-from rljob.api.shared import names_in
 from rljob.api.structure import problem_at, structural_problems, without
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, shown, told
 

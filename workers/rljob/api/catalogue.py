@@ -7,19 +7,17 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from rljob.api.document import in_one_line
 from rljob.api.effective import default_words
 from rljob.api.experiment import RLExperiment
-from rljob.api.fields import first_sentence, paragraphs
+from rljob.api.fields import TypedPlace, first_sentence, paragraphs, places_below
 from rljob.api.job import Metadata, RLJob, RLJobSpec
 from rljob.api.mutability import Mutability, When, places
-from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import EnvVar
-from rljob.api.presets import PRESETS
-from rljob.api.presets.values import fields_set_in, is_set, values_at
+from rljob.api.presets import PRESETS, fields_set_in, is_set, values_at
 from rljob.api.problems import folded, nearest, unknown_name
 from rljob.api.status import RLJobStatus
 from rljob.api.type_words import type_in_words
-from rljob.api.yaml_dialect import in_one_line
 
 _ROOTS: Final[Mapping[str, TypedPlace]] = {
     **{name: place for name in ("apiVersion", "kind", "metadata", "spec") if (place := TypedPlace(RLJob).below(name))},

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rljob.api.status_model import Count, Message, ShortText, StatusModel, Word
-from rljob.api.timestamps import Timestamp
+from rljob.api.status_model import Count, Message, ShortText, StatusModel, Timestamp, Word
 from rljob.api.types import DecimalText, Text
 
 MAX_REMEMBERED_MEMBERS = 2000

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rljob.api.document import in_one_line
 from rljob.api.environment import judged_in
 from rljob.api.experiment import (
     MOST_TRIALS,
@@ -25,7 +26,6 @@ from rljob.api.overrides import segments_of
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.rules import transition_problems
 from rljob.api.structure import structural_problems
-from rljob.api.yaml_dialect import in_one_line
 
 _PARAMETERS = "spec.search.parameters"
 _MOST_RUNGS = 100

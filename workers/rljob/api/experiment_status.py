@@ -5,8 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rljob.api.status import Condition
-from rljob.api.status_model import Count, StatusModel, Word
-from rljob.api.timestamps import Timestamp
+from rljob.api.status_model import Count, StatusModel, Timestamp, Word
 from rljob.api.types import DecimalText, Text
 
 MOST_ROWS = 200

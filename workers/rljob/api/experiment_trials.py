@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from rljob.api.document import dump_document
 from rljob.api.experiment import EXPERIMENT_KIND, Distribution, RLExperimentSpec
+from rljob.api.fields import typed_place
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.lifecycle import CheckpointStorage
 from rljob.api.load import parse_job
 from rljob.api.overrides import Override, apply_overrides, segments_of
-from rljob.api.paths import typed_place
 from rljob.api.problems import ManifestError
 from rljob.api.types import Integer
-from rljob.api.yaml_dialect import dump_document
 
 _SHARE_BITS = 48
 """Bits of a hash that make a draw; a float holds them exactly."""

@@ -10,8 +10,7 @@ from rljob.api.environment import EnvironmentSource
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, ForkSpec, ScheduledChange, SuccessPolicy
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
-from rljob.api.presets import PresetName
-from rljob.api.presets.values import REMOVABLE
+from rljob.api.presets import REMOVABLE, PresetName
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.replay import ReplaySpec
 from rljob.api.roles import ActorsSpec, AutoscalingSpec, EvaluatorSpec, InferenceSpec, LearnerSpec

@@ -1,15 +1,19 @@
-"""Live fields: values that a running learner takes between two updates. Each has the mark `rljob.api.mutability.LIVE`."""
+"""Live fields: values that a running learner takes between two updates. Each has the mark `rljob.api.mutability.LIVE`. And which
+settings change what a job learns, by the marks on its fields, too."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
+from rljob.api import mutability
 from rljob.api.algorithm import CUSTOM
+from rljob.api.fields import TypedPlace
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import LIVE, Step, mark_of, places
+from rljob.api.presets import leaves
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -87,3 +91,31 @@ def with_value(model: M, steps: tuple[Step, ...], value: Any) -> M:
 def live_names(parameters: type[BaseModel]) -> frozenset[str]:
     """The Python names of the live fields of a parameter set."""
     return frozenset(name for name, field in parameters.model_fields.items() if mark_of(field) == LIVE)
+
+
+def _unlearned(place: TypedPlace, above: str = "") -> Iterator[str]:
+    for name, below in place.fields_below():
+        if mutability.UNLEARNED in below.metadata:
+            yield above + name
+        else:
+            yield from _unlearned(below, f"{above}{name}.")
+
+
+def below_any(path: str, sections: Sequence[str]) -> bool:
+    """Whether a setting is one of ``sections``, or lies in one."""
+    return path.startswith(tuple(f"{section}." for section in sections)) or path in sections
+
+
+UNLEARNED = tuple(_unlearned(TypedPlace(RLJobSpec)))
+"""Fields and sections below ``spec`` in which jobs may differ that learn the same and are judged alike."""
+_MAY_CHANGE = tuple(
+    place.path
+    for place in mutability.places(RLJobSpec, whole_sections=False)
+    if place.mutability.when is not mutability.When.NEVER and below_any(place.path, UNLEARNED)
+)
+
+
+def as_begun(spec: Mapping[str, Any], *but: str) -> dict[str, Any]:
+    """The settings of a spec, by their paths, that a run has to have again where it goes on as the same trial: all that change
+    what is learned, or may never change, ``but`` these."""
+    return {path: value for path, value in leaves(spec) if not below_any(path, (*_MAY_CHANGE, *but))}

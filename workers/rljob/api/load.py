@@ -4,6 +4,7 @@ import json
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from os.path import exists
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,30 @@ from pydantic import ValidationError
 
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import BLOCKS
-from rljob.api.document import parse_document
+from rljob.api.document import dump_document, parse_document
 from rljob.api.effective import effective
-from rljob.api.examples import examples, manifest_file
 from rljob.api.experiment import model_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.live import live_values, not_live
 from rljob.api.overrides import Override, apply_overrides, read_overrides, segments_of
-from rljob.api.plain import plain
 from rljob.api.presets import PRESETS
 from rljob.api.presets.merging import preset_of, value_at, with_preset
-from rljob.api.problems import ABSENT, Location, ManifestError, Problem, nearest, path_of, without_places
+from rljob.api.problems import ABSENT, Location, ManifestError, Problem, nearest, path_of, plain, without_places
 from rljob.api.rules import cross_field_problems
 from rljob.api.structure import misfits, structural_problems, without_nulls
-from rljob.api.yaml_dialect import dump_document
+
+
+@cache
+def examples() -> dict[str, Path]:
+    """Name -> manifest of each example that `rljob run` takes. Their folders are links in a checkout, so no ``**`` finds them."""
+    folder = Path(__file__).parents[1] / "examples"
+    return {file.stem: file for way in ("*", "*/experiments") for file in sorted(folder.glob(f"{way}/*.yaml"))}
+
+
+def manifest_file(path: Path) -> Path:
+    """``path``, or the example of that name where there is no such file."""
+    return path if exists(path) else examples().get(str(path), path)
+
 
 _SKELETON: dict[str, Any] = {
     "apiVersion": API_VERSION,

@@ -6,9 +6,8 @@ from typing import Any
 
 from rljob.api.document import parse_value
 from rljob.api.experiment import model_of
-from rljob.api.paths import TypedPlace, typed_place
-from rljob.api.plain import plain
-from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.fields import TypedPlace, typed_place
+from rljob.api.problems import ABSENT, ManifestError, Problem, plain
 
 _STEP = re.compile(r"(?:^|\.)([^.\[\]\s=]+)|\[([^\[\]\s=]+)\]")
 _QUOTED = re.compile(r"'.*'|\".*\"", re.DOTALL)

@@ -1,7 +1,7 @@
 """A rule between fields. Python checks each; the cluster's API server (CEL) those of fields that a manifest has all by hand.
 
 The two texts of a rule stand side by side, and a property test compares their verdicts, so that they cannot drift apart.
-Python's message shows the numbers; the cluster's says the same without them.
+Python's message shows the numbers; the cluster's says the same without them. What is said of lists alike is in `KEYED`.
 """
 
 import re
@@ -12,7 +12,14 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from rljob.api.controller_memory import ControllerMemory
+from rljob.api.experiment_status import RLExperimentStatus
+from rljob.api.job import RLJobSpec
+from rljob.api.lifecycle import CheckpointSpec, FailurePolicy, FailureRule
 from rljob.api.problems import ABSENT
+from rljob.api.replay import ReplaySpec
+from rljob.api.roles import ActorsSpec, EvaluatorSpec, InferenceSpec, LearnerSpec
+from rljob.api.status import RLJobStatus
 from rljob.api.types import plain_number
 
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
@@ -54,7 +61,7 @@ class Rule:
     """Given what ``self`` is in CEL, of a job in force."""
     cel: str = ""
     """True where all is well with what is written; it is asked only where all fields that it reads are written, save those that
-    it asks for with ``has`` itself (`rljob.api.generate.cel`). Empty where Python alone tells."""
+    it asks for with ``has`` itself (`rljob.api.generate.schema`). Empty where Python alone tells."""
     algorithm: str | None = None
     """The algorithm whose jobs it is about; None for all."""
     parameters: tuple[str, ...] = ()
@@ -163,3 +170,19 @@ def rule(
         return Rule(check.__name__, at, field, message, check, cel, algorithm, parameters, also, reason)
 
     return made
+
+
+_ROLES = (LearnerSpec, ReplaySpec, ActorsSpec, InferenceSpec, EvaluatorSpec)
+
+KEYED: dict[tuple[type[BaseModel], str], str] = {
+    (RLJobSpec, "image_pull_secrets"): "name",
+    (RLJobSpec, "preset_without"): "",
+    (CheckpointSpec, "include"): "",
+    (FailurePolicy, "rules"): "name",
+    (FailureRule, "roles"): "",
+    (RLJobStatus, "conditions"): "type",
+    (RLExperimentStatus, "conditions"): "type",
+    (ControllerMemory, "members"): "name",
+    **{(role, "env"): "name" for role in _ROLES},
+}
+"""(model, Python field) -> the entries' key; empty for a set."""

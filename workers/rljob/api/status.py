@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rljob.api.controller_memory import ControllerMemory
-from rljob.api.status_model import Count, Message, ShortText, StatusModel, Word
-from rljob.api.timestamps import Timestamp
+from rljob.api.status_model import Count, Message, ShortText, StatusModel, Timestamp, Word
 from rljob.api.types import DecimalText, Integer, Opaque, Text
 
 MAX_FAILURES = 5

@@ -8,14 +8,13 @@ from pydantic import BaseModel, ValidationError
 
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import CUSTOM, SHARED, AlgorithmSpec
-from rljob.api.fields import OfParameters, first_sentence, in_words, literal_values, mark_in
+from rljob.api.document import in_one_line
+from rljob.api.fields import OfParameters, TypedPlace, first_sentence, in_words, literal_values, mark_in, typed_place
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.names_elsewhere import CALLED_HERE, MOVED, moved_to
-from rljob.api.paths import TypedPlace, typed_place
 from rljob.api.problems import ABSENT, Location, Problem, folded, nearest, path_of, unknown_name
 from rljob.api.rules.algorithm import an_environment_or_a_preset
 from rljob.api.types import ALLOWED
-from rljob.api.yaml_dialect import in_one_line
 
 _OF_A_PRESET: frozenset[Location] = frozenset(
     (

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import MaxLen, MinLen
 
-from rljob.api.paths import TypedPlace
+from rljob.api.fields import TypedPlace
 from rljob.api.types import DecimalText, Integer, JSONObject, ListOrWord, QuantityText, Real, Text, WordOrFactory
 
 SECTION = "section"

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
-from rljob.api.plain import plain
+from rljob.api.problems import plain
 
 MAX_INTEGER = 10**15
 """Upper bound of every count: far beyond any run, and safe in JSON, where integers are exact up to 2^53."""

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from rljob.api import API_VERSION, KIND, PRESETS, EnvironmentParameters, Preset
 from rljob.api.catalogue import Explanation, UnknownField, explained_own, wherever
-from rljob.api.examples import examples as shipped
-from rljob.api.yaml_dialect import dump_document, in_one_line
+from rljob.api.document import dump_document, in_one_line
+from rljob.api.load import examples as shipped
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from rljob.api.learned import UNLEARNED, below_any
+from rljob.api.document import in_one_line
+from rljob.api.live import UNLEARNED, below_any
 from rljob.api.problems import nearest
-from rljob.api.yaml_dialect import in_one_line
 from rljob.comparison.estimates import Estimate, iqm_estimate, mean_estimate
 from rljob.comparison.judged_run import JudgedRun, Target
 from rljob.errors import UsageError

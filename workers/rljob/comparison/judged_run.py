@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rljob.api.document import parse_document
 from rljob.api.environment import judged_in
-from rljob.api.presets.values import leaves
+from rljob.api.presets import leaves
 from rljob.errors import UsageError
 from rljob.sources import CODE, sources_of, without_places
 from rljob.telemetry.flat_figures import number, with_returns_to_go_by

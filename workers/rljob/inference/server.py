@@ -17,8 +17,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from rljob.inference.batching import Batcher, Request
-from rljob.inference.model import ServedModel
+from rljob.inference.model import Batcher, Request, ServedModel
 from rljob.observation import of_columns
 from rljob.telemetry.clock import StageClock
 from rljob.threads import SupervisedThread

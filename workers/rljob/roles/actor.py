@@ -35,8 +35,7 @@ from rljob.envs import (
 from rljob.envs.base import VectorEnvironment, seed_generators, seed_of
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import SegmentLayout, make_builder
-from rljob.inference.client import InferenceClient, InferenceLost
-from rljob.inference.remote_policy import RemotePolicy
+from rljob.inference.client import InferenceClient, InferenceLost, RemotePolicy
 from rljob.roles.options import RoleOptions, announce, write_final
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.server import TelemetryServer

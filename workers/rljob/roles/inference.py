@@ -8,8 +8,7 @@ import torch
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import quantity
 from rljob.envs import environment_of
-from rljob.inference.batching import MAX_WAIT_SECONDS
-from rljob.inference.model import served_model
+from rljob.inference.model import MAX_WAIT_SECONDS, served_model
 from rljob.inference.server import InferenceServer
 from rljob.learner.device import devices
 from rljob.roles.options import RoleOptions, announce, write_final

@@ -31,8 +31,7 @@ from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs import EnvironmentSpec, describe_rewards, environment_of
 from rljob.errors import UsageError
-from rljob.inference.batching import MAX_WAIT_SECONDS
-from rljob.inference.model import served_model
+from rljob.inference.model import MAX_WAIT_SECONDS, served_model
 from rljob.inference.server import InferenceServer, InferenceThread, LatestWeights
 from rljob.ingest.roster import Counted
 from rljob.learner.client import ReplayClient, ReplayClientConfig, in_flight

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rljob.api import RLJob
 from rljob.api.job import RLJobSpec
-from rljob.api.plain import plain
+from rljob.api.problems import plain
 from rljob.api.types import quantity
 from rljob.telemetry.bottleneck import busy_share, known_share
 from rljob.telemetry.flat_figures import numbers_in

@@ -1,7 +1,7 @@
 """ReplayReady, LearnerReady, InferenceReady and ActorsReady. A role that the job does not have has no condition."""
 
 from rljob.api.conditions import ConditionType, Reason
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 
 from rljob_operator.core.autoscaling.guards import UNSCHEDULABLE_SECONDS
 from rljob_operator.core.conditions.update import ConditionUpdate, false, true, withdrawn

@@ -1,7 +1,7 @@
 """The job's clocks: when it started, how long it was active, since when its roles come up, and since when it is watched."""
 
 from rljob.api.controller_memory import AdvanceMemory
-from rljob.api.timestamps import stamp
+from rljob.api.status_model import stamp
 
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Role

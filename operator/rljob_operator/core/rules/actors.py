@@ -5,7 +5,7 @@ from dataclasses import replace
 from rljob.api.conditions import Reason
 from rljob.api.roles import AutoscalingSpec, ScalingTarget
 from rljob.api.status import AutoscalingStatus, ScalingCalculation
-from rljob.api.timestamps import stamp
+from rljob.api.status_model import stamp
 
 from rljob_operator.core.autoscaling import AutoscalingMemory, Calculation, LimitedBy, ScalingSample, Supply, advance
 from rljob_operator.core.context import ReconcileContext, bounded

@@ -2,7 +2,7 @@
 
 from rljob.api.controller_memory import CheckpointRequestMemory
 from rljob.api.status import CheckpointStatus
-from rljob.api.timestamps import stamp
+from rljob.api.status_model import stamp
 
 from rljob_operator.core.context import ReconcileContext, bounded
 from rljob_operator.core.observed import CheckpointState

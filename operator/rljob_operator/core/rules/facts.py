@@ -11,7 +11,7 @@ from rljob.api.status import (
     LearnerStatus,
     ReplayStatus,
 )
-from rljob.api.timestamps import stamp
+from rljob.api.status_model import stamp
 
 from rljob_operator.core.context import ReconcileContext, bounded
 from rljob_operator.core.member import Phase, Role

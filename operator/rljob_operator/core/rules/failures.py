@@ -5,7 +5,7 @@ from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS, MemberMemory, Ou
 from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_NON_FINITE_LOSS, EXIT_PROTOCOL, EXIT_RANK_LOST
 from rljob.api.lifecycle import FailureRule
 from rljob.api.status import MAX_FAILURES, Failure
-from rljob.api.timestamps import rfc3339, stamp
+from rljob.api.status_model import rfc3339, stamp
 
 from rljob_operator.core.context import ReconcileContext, bounded, failed
 from rljob_operator.core.member import Member, Phase, Role

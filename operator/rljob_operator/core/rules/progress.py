@@ -3,7 +3,7 @@
 from rljob.api.controller_memory import MAX_CURVE_POINTS, AdvanceMemory, CurvePoint
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import ProgressStatus
-from rljob.api.timestamps import stamp
+from rljob.api.status_model import stamp
 from rljob.telemetry.flat_figures import flatten_status
 from rljob.telemetry.progress import Point, Target, progress
 from rljob.telemetry.sizing import crowded, next_units, sentence

@@ -6,7 +6,7 @@ Waiting is not failing: the deadlines count once every part that is needed has a
 from typing import Final
 
 from rljob.api.conditions import Reason
-from rljob.api.timestamps import rfc3339, stamp
+from rljob.api.status_model import rfc3339, stamp
 
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Member, Phase, Role

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rljob.api import ManifestError, parse_job
 from rljob.api.conditions import ConditionType
-from rljob.api.learned import as_begun
+from rljob.api.live import as_begun
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.member import Phase, Role

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from rljob.api.status import RLJobStatus
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Role

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from rljob.api.conditions import Reason
-from rljob.api.timestamps import parse_rfc3339
+from rljob.api.status_model import parse_rfc3339
 
 from rljob_operator.core.member import Member, Phase, Role, last_line, number
 from rljob_operator.kube.render import names

@@ -6,7 +6,7 @@ from dataclasses import replace
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
-from rljob.api.timestamps import parse_rfc3339
+from rljob.api.status_model import parse_rfc3339
 
 from rljob_operator.core.member import Member, Phase, Role, leader
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState, checkpoint_facts

@@ -15,14 +15,13 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from rljob.api import ManifestError, RLJob, parse_job, transition_problems
 from rljob.api.conditions import ConditionType, Reason
-from rljob.api.document import MAX_BYTES
+from rljob.api.document import MAX_BYTES, OwnReader
 from rljob.api.effective import as_written
 from rljob.api.job import API_VERSION, KIND, RLJobSpec
 from rljob.api.live import with_value
 from rljob.api.mutability import places
 from rljob.api.status import RLJobStatus
 from rljob.api.status_model import StatusModel
-from rljob.api.yaml_dialect import OwnReader
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role

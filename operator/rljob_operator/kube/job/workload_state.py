@@ -8,7 +8,7 @@ from typing import Any, Final
 from rljob.api import RLJobSpec
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import RLJobStatus
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import Admission

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.job import RLJobSpec
-from rljob.api.keyed import KEYED
+from rljob.api.rule import KEYED
 from rljob.api.mutability import MarkedField, places
 from rljob.api.pods import RoleSpec
 from rljob.api.status import RLJobStatus

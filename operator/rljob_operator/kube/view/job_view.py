@@ -6,7 +6,7 @@ from typing import Any, Final
 from rljob.api.experiment import is_experiment
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
-from rljob.api.timestamps import parse_rfc3339
+from rljob.api.status_model import parse_rfc3339
 
 from rljob_operator.core.member import Role, leader
 from rljob_operator.kube.apiserver.client import Client

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import intern
 from typing import Any, Final
 
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.reflector import Reflector, run_all

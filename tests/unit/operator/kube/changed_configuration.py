@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rljob.api.paths import TypedPlace
+from rljob.api.fields import TypedPlace
 from rljob_operator.kube.process.configuration import OperatorConfiguration, checked, settings_of
 from rljob_operator.kube.render.settings import Settings
 

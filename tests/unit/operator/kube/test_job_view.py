@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from rljob.api.learner_status import LearnerStatus
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 from rljob_operator.kube.view.job_view import live, metrics_port, view
 
 from tests.unit.api.bad_manifests import BASE, document

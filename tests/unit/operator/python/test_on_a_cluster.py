@@ -17,7 +17,7 @@ import pytest
 import rljob
 import yaml
 from aiohttp import web
-from rljob.api.timestamps import rfc3339
+from rljob.api.status_model import rfc3339
 from rljob_operator.local.run_folder import ControllerLock
 from rljob_operator.verbs import local_jobs
 

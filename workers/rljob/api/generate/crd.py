@@ -8,8 +8,7 @@ import yaml
 from rljob.api.experiment import EXPERIMENT_KIND, WHY_COMMON, RLExperiment, RLExperimentSpec
 from rljob.api.experiment_status import RLExperimentStatus
 from rljob.api.fields import marker_of
-from rljob.api.generate.cel import text
-from rljob.api.generate.schema import flowed, schema_of
+from rljob.api.generate.schema import flowed, schema_of, text
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob, RLJobSpec
 from rljob.api.status import RLJobStatus
 from rljob.api.types import Text

@@ -8,13 +8,12 @@ from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType
 from rljob.api.declaration import OF_ITS_ENVIRONMENT
 from rljob.api.effective import default_words
 from rljob.api.experiment import RLExperimentSpec
-from rljob.api.generate.cel import NOT_IN_CEL
-from rljob.api.generate.schema import flowed
+from rljob.api.fields import TypedPlace, places_below
+from rljob.api.generate.schema import NOT_IN_CEL, flowed
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
-from rljob.api.learned import UNLEARNED
+from rljob.api.live import UNLEARNED
 from rljob.api.mutability import WHILE_SUSPENDED, Mutability, When, places
 from rljob.api.parameters import ParameterSet
-from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import RoleSpec
 from rljob.api.presets import PRESETS
 from rljob.api.roles import Accelerator

@@ -1,8 +1,9 @@
 """Whole jobs to start from: ``spec.preset`` names one, and what is written beside it wins. Each is in the folder of its
 algorithm."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.declaration import Preset
@@ -16,3 +17,58 @@ else:
     PresetName = Literal[tuple(PRESETS)]
 
 __all__ = ["PRESETS", "Preset", "PresetName"]
+
+
+def values_at(path: str) -> Mapping[str, Any]:
+    """Preset -> the value that it sets at ``path`` (``spec.algorithm.learningRate``), of those that set one. Lists are
+    values; sections are not."""
+    return _by_path().get(path, {})
+
+
+def fields_set_in(path: str) -> Mapping[str, Sequence[str]]:
+    """Preset -> the fields of the section at ``path`` in which it sets something, of those that do."""
+    found: dict[str, dict[str, None]] = {}
+    for place, values in _by_path().items():
+        if place.startswith(f"{path}."):
+            for name in values:
+                found.setdefault(name, {})[place.removeprefix(f"{path}.").partition(".")[0]] = None
+    return {name: list(found[name]) for name in PRESETS if name in found}
+
+
+def paths() -> Iterator[str]:
+    """Every place that a preset sets, in the order in which presets do."""
+    yield from _by_path()
+
+
+def is_set(path: str) -> bool:
+    """Whether any preset sets ``path``, or something below it."""
+    return path in _by_path() or any(known.startswith(f"{path}.") for known in _by_path())
+
+
+@cache
+def _by_path() -> Mapping[str, Mapping[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, preset in PRESETS.items():
+        for path, value in leaves(preset.spec):
+            found.setdefault(f"spec.{path}", {})[name] = value
+    return found
+
+
+def leaves(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value in a section, with its path there. Lists are values."""
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{key}.{path}", below) for path, below in leaves(value))
+        else:
+            yield key, value
+
+
+REMOVABLE = tuple(
+    dict.fromkeys(
+        place
+        for steps in (path.split(".")[1:] for path in paths())
+        for depth in range(1, len(steps) + 1)
+        if (place := ".".join(steps[:depth])) not in ("algorithm", "algorithm.type", "environment", "environment.id")
+    )
+)
+"""Every place below ``spec`` that a preset sets, and every section with some, without what each job must have."""

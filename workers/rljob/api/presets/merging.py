@@ -5,11 +5,10 @@ from typing import Any
 
 from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.declaration import OF_ITS_ENVIRONMENT, Preset
+from rljob.api.document import in_one_line
 from rljob.api.job import RLJobSpec
-from rljob.api.plain import plain
-from rljob.api.presets import PRESETS
-from rljob.api.presets.values import REMOVABLE, leaves
-from rljob.api.yaml_dialect import in_one_line
+from rljob.api.presets import PRESETS, REMOVABLE, leaves
+from rljob.api.problems import plain
 
 
 def with_preset(document: dict[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,13 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from rljob.algorithms.built_in import parts
+from rljob.api.algorithm import names_in
 from rljob.api.job import RLJob
-from rljob.api.keyed import KEYED
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import Problem
-from rljob.api.rule import Broken, Rule, value_at
+from rljob.api.rule import KEYED, Broken, Rule, value_at
 from rljob.api.rules import actors, algorithm, replay, sections
 from rljob.api.rules.transitions import TRANSITIONS
-from rljob.api.shared import names_in
 
 RULES: tuple[Rule, ...] = tuple(
     rule

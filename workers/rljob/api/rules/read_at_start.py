@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from rljob.api.job import RLJobSpec
-from rljob.api.keyed import KEYED
 from rljob.api.mutability import When, places
+from rljob.api.rule import KEYED
 
 _PLACES = tuple(place for place in places(RLJobSpec) if place.mutability.when is When.WHILE_SUSPENDED)
 

@@ -7,17 +7,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from rljob.algorithms.built_in import BUILT_IN
-from rljob.api.algorithm import SHARED
+from rljob.api.algorithm import SHARED, never_changing
 from rljob.api.effective import computed_words
 from rljob.api.job import RLJobSpec
-from rljob.api.keyed import KEYED
 from rljob.api.live import CENTRAL, DECAYS, LADDER, RATES, acts_centrally, decays
 from rljob.api.mutability import MarkedField, Mutability, When, places
 from rljob.api.parameters import TransitionParameterSet, UnrollParameterSet
 from rljob.api.problems import ABSENT
-from rljob.api.rule import STORED, Difference, TransitionRule
+from rljob.api.rule import KEYED, STORED, Difference, TransitionRule
 from rljob.api.rules.algorithm import TYPE
-from rljob.api.shared import never_changing
 from rljob.api.types import plain_number
 from rljob.sources import without_places
 
