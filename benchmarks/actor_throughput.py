@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from ale_py import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.acting.network import acting_copy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.acting.network import choose_compute
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
@@ -37,7 +37,7 @@ from rljob.actor.shards import MultiShard
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_vector_environment
-from rljob.envs.grouped import GroupedEnvironment
+from rljob.envs.base import GroupedEnvironment
 from rljob.experience import make_builder
 from rljob.inference.client import InferenceClient, RemotePolicy
 from rljob.inference.model import ServedModel

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.acting.identity import ActorIdentity as Sender
+from rljob.acting import ActorIdentity as Sender
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import ActingPolicy

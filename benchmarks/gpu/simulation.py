@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.actor.device import DeviceEnvironment, DevicePolicy
 from rljob.actor.device_loop import DeviceLoop
 from rljob.actor.figures import ActorFigures

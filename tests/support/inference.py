@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
@@ -23,8 +23,7 @@ from rljob.algorithms.compute import Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
-from rljob.envs.base import VectorEnvironment
-from rljob.envs.grouped import GroupedEnvironment
+from rljob.envs.base import GroupedEnvironment, VectorEnvironment
 from rljob.experience import Segment, make_builder
 from rljob.inference.client import Answer, InferenceClient, RemotePolicy
 from rljob.inference.model import ServedModel

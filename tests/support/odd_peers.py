@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.experience.columns import ActionSpace, transition_columns, unroll_columns
 from rljob.wire import Client, MalformedMessage, Message, Server, encode
 from rljob.wire.schema import DTYPES, KINDS

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 
 import numpy as np
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
 from rljob.experience import Segment, SegmentLayout, transition_layout

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard

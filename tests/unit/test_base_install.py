@@ -69,7 +69,7 @@ def test_types_command_line_and_controller_load_without_the_data_plane() -> None
         "            '.local.other_load', '.local.calibration')",
         "        if not module.name.endswith(without):",
         "            importlib.import_module(module.name)",
-        "import rljob.wire.keyfile",
+        "import rljob.wire.security",
     )
     assert done.returncode == 0, done.stderr
 

@@ -31,7 +31,7 @@ def modules(house: str) -> dict[str, Path]:
 
 
 MODULES = modules("rljob") | modules("rljob_operator")
-OF_THE_MANIFEST = re.compile(r"rljob\.algorithms\.(built_in|preset_jobs|\w+\.(parameters|presets|rules|staleness))")
+OF_THE_MANIFEST = re.compile(r"rljob\.algorithms\.(built_in|preset_jobs|\w+\.(parameters|presets|rules))")
 """The half of the folder ``algorithms`` that is in the room ``api``: what the manifest knows of each algorithm."""
 BY_CONVENTION = {
     "rljob.algorithms.built_in": "",

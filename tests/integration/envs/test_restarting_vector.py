@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.envs import KeepsFailing, RestartLimit, describe_environment, make_restarting_environment
-from rljob.envs.base import VectorEnvironment
-from rljob.envs.grouped import GroupedEnvironment
+from rljob.envs.base import GroupedEnvironment, VectorEnvironment
 
 
 def restarting(

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from rljob.api import RLJob, load_manifest, parse_job
 from rljob.api.exit_codes import EXIT_PROTOCOL
-from rljob.wire.keyfile import write_keys, write_role_keys
+from rljob.wire.security import write_keys, write_role_keys
 from rljob.wire.version import WIRE_VERSION
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.kube.render.children import Secrets

@@ -29,7 +29,7 @@ from rljob.roles.learner import run_learner
 from rljob.roles.options import RoleOptions
 from rljob.roles.replay import run_replay
 from rljob.threads import SupervisedThread, ThreadEnded
-from rljob.wire import keyfile, load_keys
+from rljob.wire import load_keys, security
 from rljob_operator.kube.apiserver.client import Page
 from rljob_operator.kube.watch.intake import Intake
 from rljob_operator.kube.watch.kopf_watch import KopfWatch
@@ -166,8 +166,8 @@ def started(case: Case, folder: Path) -> Iterator[RoleThreads]:
     roles = RoleThreads(case.job(), folder, {name: f"ipc://{folder}/{name}" for name in ENDPOINTS})
     options = dict(case.options)
     if "keys" in options:
-        keyfile.write_keys(folder / "keys.json")
-        keyfile.write_role_keys(folder / "keys.json", folder / "role.json", options["keys"])
+        security.write_keys(folder / "keys.json")
+        security.write_role_keys(folder / "keys.json", folder / "role.json", options["keys"])
         options["keys"] = folder / "role.json"
     roles.start(case.role, case.name, **options)
     try:

@@ -16,7 +16,7 @@ from rljob.roles.evaluator import run_evaluator
 from rljob.roles.learner import run_learner
 from rljob.roles.replay import run_replay
 from rljob.wire import Client, ClientSecurity, Message, Subscriber, generate_keys, load_keys
-from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
+from rljob.wire.security import ROLES, write_keys, write_role_keys
 from typer.testing import CliRunner
 
 from tests.support import role_threads

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.actor.device import DeviceEnvironment, DevicePolicy
 from rljob.actor.device_loop import DeviceLoop
 from rljob.actor.figures import ActorFigures

@@ -21,7 +21,7 @@ from rljob.api import EnvironmentParameters
 from rljob.api.roles import member_of
 from rljob.choices import GroupedDraws
 from rljob.envs import make_vector_environment
-from rljob.envs.grouped import GroupedEnvironment
+from rljob.envs.base import GroupedEnvironment
 from rljob.inference.server import InferenceServer
 
 from tests.support.inference import Given, Player, ppo, serving

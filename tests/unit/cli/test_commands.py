@@ -12,8 +12,7 @@ import typer
 from rljob.api.load import examples
 from rljob.cli.app import PANELS
 from rljob.command_errors import one_line_errors
-from rljob.wire.keyfile import ROLES, load_keys
-from rljob.wire.security import SecurityProblem
+from rljob.wire.security import ROLES, SecurityProblem, load_keys
 from rljob.wire.version import WIRE_VERSION
 from rljob_operator.cli import app
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import zmq
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.algorithms.compute import Arithmetic, Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
 from rljob.inference.client import InferenceClient, InferenceLost

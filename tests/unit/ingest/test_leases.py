@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from rljob.ingest.leases import LEASE_SECONDS, SlotLeases, spread
 from rljob.ingest.sessions import share_credits
+from rljob.ingest.table import LEASE_SECONDS, SlotLeases, spread
 
 ACTORS = tuple(f"actor-{i}" for i in range(6))
 PEERS = [b"a", b"b", b"c", b"d"]

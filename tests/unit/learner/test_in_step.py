@@ -14,8 +14,8 @@ import pytest
 import torch
 from rljob.api.exit_codes import EXIT_RANK_LOST
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.in_step import PATIENCE_SECONDS, InStep
 from rljob.learner.ranks import Meeting, RankLost, Ranks
+from rljob.learner.sources import PATIENCE_SECONDS, InStep
 
 from tests.support.ports import free_ports
 from tests.support.rank import answers

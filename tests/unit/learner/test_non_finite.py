@@ -19,11 +19,11 @@ from rljob.experience import transition_layout
 from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner
-from rljob.learner.loop_inputs import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.half_precision import LossScale
 from rljob.learner.optim.readback import Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
+from rljob.learner.sources import LoopConfig, NonFiniteLoss
 from rljob.learner.staging import transition_buffers
 from rljob.observation import frames
 from rljob.weights.flat import VersionLog

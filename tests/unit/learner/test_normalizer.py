@@ -25,10 +25,10 @@ from rljob.envs import describe_environment
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf
 from rljob.learner import state
 from rljob.learner.loop import Learner
-from rljob.learner.loop_inputs import LoopConfig
 from rljob.learner.normalizer import LEAST_OF_OBSERVATIONS, LEAST_OF_RETURNS, Normalizer, RunningMoments
 from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater, make_updater
 from rljob.learner.saver import Saver
+from rljob.learner.sources import LoopConfig
 from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
 from rljob.policy.export import export

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from rljob.ingest.shard_status import ActorStatus, LimiterStatus, ShardStatus
-from rljob.learner.standstill import STANDSTILL_SECONDS, ShardView, standstill
+from rljob.learner.shard_totals import STANDSTILL_SECONDS, ShardView, standstill
 
 BLOCKED = [ActorStatus(name="actor-0", state="Blocked"), ActorStatus(name="actor-1", state="Blocked")]
 FULL = ShardStatus(

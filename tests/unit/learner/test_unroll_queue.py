@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
 from rljob.experience import Segment, transition_layout

@@ -20,8 +20,7 @@ from rljob.errors import UsageError
 from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.tracking import sender
-from rljob.tracking.ending import note_ending
-from rljob.tracking.points import Point
+from rljob.tracking.points import Point, note_ending
 from rljob.tracking.sender import in_words
 from rljob.tracking.services import names_there
 from rljob.tracking.tracker import Sent, TrackedRun, untracked

@@ -6,15 +6,20 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from rljob.wire.keyfile import ROLES, keys_of_role, load_keys, new_keys, write_keys, write_role_keys
 from rljob.wire.security import (
+    ROLES,
     ClientSecurity,
     KeyPair,
     SecurityProblem,
     generate_keys,
     is_loopback,
+    keys_of_role,
+    load_keys,
+    new_keys,
     require_curve,
     require_security,
+    write_keys,
+    write_role_keys,
 )
 
 

@@ -1,23 +1,21 @@
 """The counts an actor keeps of itself, and the two ways it reports them: heartbeats and its status document."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
+from rljob.acting.network import ActingNetwork
 from rljob.actor.compression import Compression
 from rljob.actor.shards import MultiShard
+from rljob.api.lifecycle import TargetMetric
+from rljob.envs import RestartLimit
+from rljob.inference.client import InferenceClient
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.process import PROCESS
 from rljob.wire import Message
 from rljob.wire.message import packed
-
-if TYPE_CHECKING:
-    from rljob.acting.network import ActingNetwork
-    from rljob.api.lifecycle import TargetMetric
-    from rljob.envs import RestartLimit
-    from rljob.inference.client import InferenceClient
 
 STAGES = ("env", "infer", "encode", "send", "blocked")
 

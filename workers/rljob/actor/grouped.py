@@ -10,8 +10,7 @@ from typing import TypeVar
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import Loop
 from rljob.actor.shards import MultiShard
-from rljob.envs.base import Observation, StepResult
-from rljob.envs.grouped import GroupedEnvironment, merged
+from rljob.envs.base import GroupedEnvironment, Observation, StepResult, merged
 from rljob.experience import Decision, SegmentBuilder
 from rljob.inference.client import InferenceLost, RemotePolicy
 from rljob.observation import each

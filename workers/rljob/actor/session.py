@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.actor.compression import Compression
 from rljob.experience import Segment
 from rljob.telemetry import timeline

@@ -1,14 +1,20 @@
 """Whether an algorithm gives the loops what they expect of it, tried on random observations: which function, what was expected,
-what came. For one of the user's own, or a network of one's own, before anything is trained."""
+what came. For one of the user's own, or a network of one's own, before anything is trained.
 
+Here: its network, and what it does with observations; ``conformance_learning`` has what it makes of experience.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.conformance_acting import check_acting
+from rljob.algorithms.acting_rules import ActionValueAlgorithm
+from rljob.algorithms.base import AnyAlgorithm, Inference, UnrollAlgorithm
 from rljob.algorithms.conformance_learning import check_learning
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import first_difference, shapes_of, words_of
@@ -16,7 +22,164 @@ from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters, RLJob
 from rljob.api.networks import NetworkProblem
+from rljob.choices import FORBIDDEN, GroupedDraws, RandomNumbers
 from rljob.envs.spec import EnvironmentSpec
+from rljob.experience import Decision
+from rljob.observation import by_column, each, of_columns
+
+_N = 3
+_MANY = 510
+"""Environments enough that two decisions by chance are never the same for all of them; a multiple of _N."""
+_OFTEN = 0.5
+"""The least that each environment explores there."""
+_ROUNDING = 1e-4
+"""How far above 0 a log-probability may be; as experience takes it."""
+
+
+class _Game:
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+        self.memory: Any = None
+
+
+def check_acting(trial: Trial, acting: FrameNetwork) -> None:
+    """Act on, and judge, a few observations with a network that is only read. Raises PluginProblem."""
+    method, params, spec, call = trial.method, trial.params, trial.spec, trial.call
+    draws = np.random.default_rng(0)
+    seen = of_columns(spec.columns, [column.drawn(draws, _N) for column in spec.columns])
+    if spec.mask is not None:  # every second value, beginning with one that is allowed
+        by_column(spec.columns, seen)[spec.mask.column][:, -1, spec.mask.span] = 1 - np.arange(spec.mask.size) % 2
+    choices = spec.choices(seen)
+    outputs = _outputs(trial, acting, seen)
+    numbers = outputs.numpy()
+    epsilon = call("exploration", lambda: method.exploration(params, 0, 1, _N))
+    trial.array("exploration", epsilon, (_N,))
+    _decision(trial, "decide", _N, lambda draws: method.decide(numbers, epsilon, draws, choices))
+    _decision(trial, "random_decision", _N, lambda draws: method.random_decision(_N, choices, draws))
+    _chance_of_its_generator(trial, numbers)
+    trial.array("state_values", call("state_values", lambda: method.state_values(numbers, choices)), (_N,))
+    preferred = call("preferences", lambda: method.preferences(outputs))
+    trial.tensor("preferences", preferred, (_N, spec.policy_numbers))
+    if choices.allowed is not None:
+        masked = bool((preferred.numpy()[:, : spec.num_actions][~choices.allowed] == FORBIDDEN).all())
+        trial.expect(
+            "preferences",
+            masked,
+            "numbers of FrameNetwork.masked, since its takes has masks",
+            "others for what is not allowed",
+        )
+    games: Sequence[Any] = [_Game() for _ in range(_N)]
+    _judged_actions(trial, call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games)))
+
+
+def _outputs(trial: Trial, acting: FrameNetwork, seen: Any) -> torch.Tensor:
+    """What ``infer`` gives for a few observations, each row by itself."""
+    method, call, expect = trial.method, trial.call, trial.expect
+    memory, size = method.memory_units(trial.params), method.output_size(trial.params, trial.spec.policy_numbers)
+    function, outputs = _written(trial)
+    before = np.zeros((_N, 2, memory), np.float32)
+    found = call(function, lambda: method.infer(acting, seen, before))
+    expect(function, isinstance(found, Inference), "an Inference(outputs, state)", found)
+    trial.tensor(f"{function}{outputs}", found.outputs, (_N, size))
+    finite = bool(torch.isfinite(found.outputs).all())
+    expect(f"{function}{outputs}", finite, "finite numbers", found.outputs.tolist())
+    trial.tensor(f"{function}: state", found.state, (_N, 2, memory))
+    again = call(function, lambda: method.infer(acting, seen, before)).outputs
+    # The last row, for which the first of a batch may not stand in.
+    alone = call(
+        f"{function} of one row", lambda: method.infer(acting, each(lambda of: of[-1:], seen), before[-1:])
+    ).outputs
+    trial.tensor(f"{function} of one row{outputs}", alone, (1, size))
+    random = not torch.equal(again, found.outputs)  # as of a network with noise
+    by_itself = random or torch.allclose(alone, found.outputs[-1:], rtol=0.01, atol=0.01)
+    expect(function, by_itself, "outputs of a row that do not depend on the others", "other ones for it alone")
+    trial.tensor(f"{function}{outputs}", found.outputs, (_N, size), detached=True)
+    trial.tensor(f"{function}: state", found.state, (_N, 2, memory), detached=True)
+    return found.outputs
+
+
+def _written(trial: Trial) -> tuple[str, str]:
+    """The function of the author's that gives outputs, and how they are called behind its name."""
+    method = trial.method
+    if isinstance(method, ActionValueAlgorithm) and type(method).infer is ActionValueAlgorithm.infer:
+        return "action_values", ""
+    return "infer", ": outputs"
+
+
+def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None:
+    """Whether the same generator gives the same decisions: a run replays from its seed."""
+    method, choices = trial.method, trial.spec.all_choices
+    rungs = trial.call("exploration", lambda: method.exploration(trial.params, 0, 1, _MANY))
+    trial.array("exploration", rungs, (_MANY,))
+    epsilon = np.where(rungs > 0, np.maximum(rungs, np.float32(_OFTEN)), rungs)
+    rows = np.tile(numbers, (_MANY // _N, 1))
+    asked: dict[str, Callable[[RandomNumbers], Decision]] = {
+        "decide": lambda draws: method.decide(rows.copy(), epsilon.copy(), draws, choices),
+        "random_decision": lambda draws: method.random_decision(_MANY, choices, draws),
+    }
+    for function, decision in asked.items():
+        first, second = (_decision(trial, function, _MANY, decision) for _ in range(2))
+        differ = [
+            name
+            for name in ("action", "taken", "value", *(["control"] if choices.controls else []))
+            if not np.array_equal(getattr(first, name), getattr(second, name), equal_nan=name != "action")
+        ]
+        trial.expect(
+            function,
+            not differ,
+            "the same decision from a generator in the same state, which all that it draws comes from",
+            f"another {differ[0] if differ else ''} the second time",
+        )
+
+
+def _decision(trial: Trial, function: str, rows: int, decide: Callable[[RandomNumbers], Decision]) -> Decision:
+    """A decision for ``rows`` environments, of draws that are the same for each call."""
+    found = trial.call(function, lambda: decide(GroupedDraws(np.random.default_rng(0), 2)))
+    trial.expect(function, isinstance(found, Decision), "a Decision(action, taken, value)", found)
+    _actions(trial, f"{function}: action", found.action, rows)
+    trial.array(f"{function}: taken", found.taken, (rows,))
+    trial.array(f"{function}: value", found.value, (rows,))
+    _controls(trial, f"{function}: control", found.control, rows)
+    if isinstance(trial.method, UnrollAlgorithm):
+        density = trial.spec.controls > 0
+        wrong = found.taken[~(np.isfinite(found.taken) & (density | (found.taken <= _ROUNDING)))]
+        trial.expect(
+            f"{function}: taken",
+            not wrong.size,
+            f"log mu(a|s) of each action, a finite number{'' if density else ' of 0 or less'}",
+            str(wrong[0]) if wrong.size else "",
+        )
+    return found
+
+
+def _judged_actions(trial: Trial, found: Any) -> None:
+    """What ``Choices.action`` makes of both parts, or of the one that there is."""
+    spec, function = trial.spec, "evaluation_action"
+    if not spec.controls:
+        return _actions(trial, function, found, _N)
+    if spec.action_sizes:
+        both = isinstance(found, dict) and set(found) == {"choices", "controls"}
+        trial.expect(function, both, "a dict of choices and controls, as choices.action makes it", found)
+        _actions(trial, f"{function}: choices", found["choices"], _N)
+        found = found["controls"]
+    return _controls(trial, function, found, _N)
+
+
+def _controls(trial: Trial, function: str, found: Any, rows: int) -> None:
+    if not trial.spec.controls:
+        return
+    trial.array(function, found, (rows, trial.spec.controls))
+    trial.expect(function, bool(np.isfinite(found).all()), "finite numbers", found.tolist())
+
+
+def _actions(trial: Trial, function: str, found: Any, rows: int) -> None:
+    sizes, shape = trial.spec.action_sizes, (rows, *trial.spec.action_shape)
+    fits = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == shape
+    trial.expect(function, fits, f"an array of actions int64 {list(shape)}", found)
+    inside = bool(((found >= 0) & (found < np.array(sizes))).all())
+    most = ", ".join(str(size - 1) for size in sizes)
+    trial.expect(function, inside, f"actions from 0 to {most}", found.tolist())
+
 
 _ACROSS_ROWS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 

@@ -33,7 +33,7 @@ def keys(
         if not folder.parent.is_dir():
             raise UsageError(f"{folder}: there is no folder {folder.parent}; create it first")
 
-        from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
+        from rljob.wire.security import ROLES, write_keys, write_role_keys
 
         try:
             with replacing(folder) as work:  # all files or none

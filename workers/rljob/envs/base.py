@@ -1,4 +1,4 @@
-"""The interface of every vector environment of this project, whichever backend computes it.
+"""The interface of every vector environment of this project, whichever backend computes it; and several of them as one.
 
 One rule for the end of an episode (Gymnasium calls it SAME_STEP): the step that ends an episode returns the first
 observation of the next one in ``observation`` and the last one of the old in ``final_observation``. Every step of every
@@ -8,8 +8,8 @@ environment is therefore a real transition; there are no dummy steps that a call
 import hashlib
 import random
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.envs.spec import EnvironmentSpec
+from rljob.observation import each
 
 Observation: TypeAlias = Any
 """What N environments show: [N, S, *F*], or a dict of such arrays by column (``rljob.observation``)."""
@@ -76,10 +77,12 @@ class VectorEnvironment(Protocol):
     """N copies of one environment, stepped together by one thread. Not thread-safe; ``close`` may be called twice."""
 
     @property
-    def spec(self) -> EnvironmentSpec: ...
+    def spec(self) -> EnvironmentSpec:
+        """What the environment is."""
 
     @property
-    def num_envs(self) -> int: ...
+    def num_envs(self) -> int:
+        """N."""
 
     def reset(self, seed: int | None = None) -> Observation:
         """Start N new episodes and return their observations [N, S, *F*].
@@ -87,14 +90,13 @@ class VectorEnvironment(Protocol):
         ``seed`` gives environment i the seed ``seed + i`` (a vector class with one generator takes ``seed`` itself);
         None gives the seeds of the constructor the first time and lets the generators run on afterwards.
         """
-        ...
 
     def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
         """Act in every environment: ``actions`` [N], or [N, choices] where there are several or none, and, where the
         environment has any, ``controls`` [N, controls]. Raises ValueError on a wrong shape or an action outside its range."""
-        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release what it holds."""
 
 
 class EnvironmentProblem(RuntimeError):
@@ -130,3 +132,83 @@ def seed_generators(seed: int) -> None:
     np.random.seed(seed % 2**32)  # callers of reset may give it a longer one
     if torch := sys.modules.get("torch"):
         torch.manual_seed(seed)
+
+
+class GroupedEnvironment:
+    """``groups`` of the same environment, each with the same number of copies; owns them and closes them.
+
+    Its environments are numbered through: environment ``i`` is environment ``i % n`` of group ``i // n``. ``reset``
+    and ``step`` do all groups; ``step_group`` does one, and ``merged`` puts the groups' steps together again.
+    """
+
+    def __init__(self, groups: Sequence[VectorEnvironment]) -> None:
+        sizes = {group.num_envs for group in groups}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"groups of {sorted(sizes)} environments; all must have the same number, and there must be one"
+            )
+        self.groups = tuple(groups)
+        self.group_size = sizes.pop()
+        self.num_envs = self.group_size * len(self.groups)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self.groups[0].spec
+
+    def rows(self, group: int) -> slice:
+        """The places of a group among all environments."""
+        return slice(group * self.group_size, (group + 1) * self.group_size)
+
+    def reset(self, seed: int | None = None) -> Observation:
+        size = self.group_size
+        seeds = [None if seed is None else seed + size * index for index in range(len(self.groups))]
+        return _joined([group.reset(one) for group, one in zip(self.groups, seeds, strict=True)])
+
+    def step(self, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None) -> StepResult:
+        each_rows = [self.rows(group) for group in range(len(self.groups))]
+        parts = [(actions[rows], None if controls is None else controls[rows]) for rows in each_rows]
+        return merged([self.step_group(group, *part) for group, part in enumerate(parts)])
+
+    def step_group(
+        self, group: int, actions: NDArray[np.int64], controls: NDArray[np.float32] | None = None
+    ) -> StepResult:
+        """Act in the environments of one group; the result has its rows only, episodes carry the number among all."""
+        result = self.groups[group].step(actions, controls)
+        if not group or not result.episodes:
+            return result
+        first = group * self.group_size
+        episodes = [replace(episode, environment=episode.environment + first) for episode in result.episodes]
+        return replace(result, episodes=tuple(episodes))
+
+    def close(self) -> None:
+        for group in self.groups:
+            group.close()
+
+
+def _joined(observations: Sequence[Observation]) -> Observation:
+    return each(lambda *arrays: np.concatenate(arrays), *observations)
+
+
+def merged(results: Sequence[StepResult]) -> StepResult:
+    """One step of all groups, from a step of each, in their order."""
+    finals = [result.final_observation for result in results]
+    final = None
+    if any(one is not None for one in finals):
+        # Rows that did not end hold whatever there is, as in a single environment.
+        pairs = zip(finals, results, strict=True)
+        final = _joined([result.observation if one is None else one for one, result in pairs])
+    cut = None
+    if any(result.cut is not None for result in results):
+        cut = np.concatenate([np.zeros(len(r.reward), np.bool_) if r.cut is None else r.cut for r in results])
+    return StepResult(
+        observation=_joined([result.observation for result in results]),
+        reward=np.concatenate([result.reward for result in results]),
+        terminated=np.concatenate([result.terminated for result in results]),
+        truncated=np.concatenate([result.truncated for result in results]),
+        life_lost=np.concatenate([result.life_lost for result in results]),
+        final_observation=final,
+        raw_frames=sum(result.raw_frames for result in results),
+        episodes=tuple(episode for result in results for episode in result.episodes),
+        cut=cut,
+        failures=tuple(failure for result in results for failure in result.failures),
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.choices import GroupedDraws
 from rljob.envs.base import Observation

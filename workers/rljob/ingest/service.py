@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rljob.experience import InvalidSegment, Segment
-from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
 from rljob.ingest.roster import Roster, episode_fields
 from rljob.ingest.sessions import Accepted, AcceptedOfActors, ByRoom, Grants
-from rljob.ingest.table import ExperienceLog, IngestTable
+from rljob.ingest.table import LEASE_SECONDS, ExperienceLog, IngestTable, Lease, SlotLeases
 from rljob.telemetry import timeline
 from rljob.wire import CreditCheck, CreditLedger, MalformedMessage, Message, RawMessage, Server
 from rljob.wire.schema import Scalar

@@ -25,9 +25,8 @@ from rljob.learner.assembly import Assembly, Part, ReadyBatch, Requests
 from rljob.learner.batch_thread import BatchThread
 from rljob.learner.device_mirror import DeviceMirror, MirrorStagingRing
 from rljob.learner.shard import ShardSession
-from rljob.learner.shard_totals import actors, replay_summary
+from rljob.learner.shard_totals import ShardView, actors, replay_summary, standstill
 from rljob.learner.staging import BufferRing, transition_buffers
-from rljob.learner.standstill import ShardView, standstill
 from rljob.wire import Client, ClientSecurity
 
 POLL_MILLISECONDS = 100

@@ -27,12 +27,11 @@ from rljob.learner import state
 from rljob.learner.course import Course
 from rljob.learner.figures import Counters, Figures, Verdicts
 from rljob.learner.gpu import DeviceStageClock, Gpu
-from rljob.learner.in_step import InStep
-from rljob.learner.loop_inputs import BatchSource, LoopConfig, NonFiniteLoss, Ready, Superseded
 from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
 from rljob.learner.shard_totals import return_to_go_by, steps_and_raw_frames
+from rljob.learner.sources import BatchSource, InStep, LoopConfig, NonFiniteLoss, Ready, Superseded
 from rljob.loading import short
 from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock

@@ -20,11 +20,10 @@ from rljob.algorithms.batches import UnrollBatch
 from rljob.api.job import RLJobSpec
 from rljob.api.learner_status import QueueSummary
 from rljob.experience import Segment, SegmentLayout
-from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
-from rljob.ingest.table import NoLog, read_segment
+from rljob.ingest.table import NoLog, SlotLeases, read_segment
 from rljob.learner.batch_thread import BatchThread
 from rljob.learner.staging import UnrollStaging, on_current_stream, unroll_buffers
 from rljob.learner.unroll_order import FifoTable, Iterations, LagLimit

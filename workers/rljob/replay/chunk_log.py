@@ -34,9 +34,9 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import WatchError
 
-from rljob.ingest.leases import Lease
 from rljob.ingest.roster import Counted
 from rljob.ingest.sessions import Accepted
+from rljob.ingest.table import Lease
 from rljob.replay.redis_client import check_server
 from rljob.strict_json import dumps
 from rljob.wire import MalformedMessage, RawMessage, decode_header

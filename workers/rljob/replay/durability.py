@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from rljob.ingest.leases import Lease
-from rljob.ingest.table import StoredChunk
+from rljob.ingest.table import Lease, StoredChunk
 from rljob.replay.chunk_log import Commit, LogEntry, LoggedChunk, LogState
 from rljob.replay.log_writer import LogWriter, WriterEvent
 
@@ -26,10 +25,15 @@ class LoggedTable(Protocol):
     """A table that can be followed by ordinals."""
 
     @property
-    def head(self) -> int: ...
+    def head(self) -> int:
+        """Ordinal that the next chunk will get."""
+
     @property
-    def oldest(self) -> int: ...
-    def chunk(self, ordinal: int) -> StoredChunk: ...
+    def oldest(self) -> int:
+        """Ordinal of the oldest chunk."""
+
+    def chunk(self, ordinal: int) -> StoredChunk:
+        """A chunk as it arrived."""
 
 
 class Durability:

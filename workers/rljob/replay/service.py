@@ -12,11 +12,10 @@ import redis
 import zmq
 
 from rljob.experience.ring import Slots
-from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import EPISODES_SHOWN, Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
-from rljob.ingest.table import read_segment
+from rljob.ingest.table import SlotLeases, read_segment
 from rljob.replay.chunk_log import ChunkLog, DamagedLog, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.durability import Durability

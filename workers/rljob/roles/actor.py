@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from rljob.acting.identity import ActorIdentity
+from rljob.acting import ActorIdentity
 from rljob.actor.compression import Compression
 from rljob.actor.device import DeviceEnvironment, DevicePolicy
 from rljob.actor.device_loop import DeviceLoop
@@ -32,8 +32,7 @@ from rljob.envs import (
     environment_of,
     make_device_vector,
 )
-from rljob.envs.base import VectorEnvironment, seed_generators, seed_of
-from rljob.envs.grouped import GroupedEnvironment
+from rljob.envs.base import GroupedEnvironment, VectorEnvironment, seed_generators, seed_of
 from rljob.experience import SegmentLayout, make_builder
 from rljob.inference.client import InferenceClient, InferenceLost, RemotePolicy
 from rljob.roles.options import RoleOptions, announce, write_final

@@ -33,7 +33,7 @@ from rljob.telemetry.server import TelemetryServer
 from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.flat import Weights
-from rljob.wire.keyfile import load_keys
+from rljob.wire.security import load_keys
 
 log = logging.getLogger(__name__)
 

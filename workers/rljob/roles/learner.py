@@ -22,7 +22,7 @@ from rljob.api import RLJob, credits_per_actor, dump_manifest
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.lifecycle import ForkSpec
 from rljob.api.roles import member_of
-from rljob.api.rules.read_at_start import read_at_start
+from rljob.api.rules.transitions import read_at_start
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.recording import Recording
@@ -39,21 +39,20 @@ from rljob.learner.course import Course
 from rljob.learner.device import DeviceMemory, devices, keep_freed_memory
 from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.gpu import DeviceStageClock, Gpu
-from rljob.learner.in_step import InStep
 from rljob.learner.loop import STAGES, Learner
-from rljob.learner.loop_inputs import LoopConfig
 from rljob.learner.optim.compiled_later import CompiledLater, has_compiler
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.plan import make_plan
 from rljob.learner.ranks import LEAVE_SECONDS, Meeting, RankLost, Ranks
 from rljob.learner.saver import Saver
+from rljob.learner.sources import InStep, LoopConfig
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.replay.config import capacity_of
 from rljob.roles.options import RoleOptions, announce, write_last_words
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
-from rljob.tracking.ending import forget_ending, note_ending
+from rljob.tracking.points import forget_ending, note_ending
 from rljob.tracking.tracker import FOLDER, trackers_of, untracked
 from rljob.weights.flat import VersionLog
 from rljob.weights.server import WeightServer

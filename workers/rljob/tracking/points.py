@@ -1,15 +1,18 @@
-"""The points of a run: read from its ``metrics.jsonl`` as it grows, each once."""
+"""What trackers read of a run: its points, from its ``metrics.jsonl`` as it grows, each once; and how the job ends, which the
+controller tells them in the run's ``outcome.json``: they end last."""
 
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rljob.telemetry.flat_figures import number
 from rljob.telemetry.recorder import EVALUATION
+from rljob.telemetry.run_folder import OUTCOME_FILE
 
 _AXES = frozenset({"time_unix", "raw_frames"})
 
@@ -98,3 +101,25 @@ def _lines(file: BufferedReader) -> Iterator[tuple[int, bytes]]:
     for line in file:
         yield offset, line
         offset += len(line)
+
+
+STATES: Final = ("Complete", "Failed", "Stopped", "Interrupted")
+
+
+def note_ending(run_dir: Path, note: Mapping[str, Any]) -> None:
+    """Write down how the job is about to end, ``{"state": "Complete"}``. Raises ValueError for any other note."""
+    if note.get("state") not in STATES:
+        raise ValueError(f'"state" is needed: one of {", ".join(STATES)}')
+    (run_dir / OUTCOME_FILE).write_text(json.dumps({"state": note["state"]}))
+
+
+def forget_ending(run_dir: Path) -> None:
+    """It is not known any more: the job goes on."""
+    (run_dir / OUTCOME_FILE).unlink(missing_ok=True)
+
+
+def noted_ending(run_dir: Path) -> str:
+    """One of ``STATES``; "Killed" where the run has ended, and how the job did is not known."""
+    with suppress(OSError, ValueError):
+        return str(json.loads((run_dir / OUTCOME_FILE).read_bytes()).get("state", ""))
+    return "Killed"

@@ -29,8 +29,7 @@ from rljob.files import replace
 from rljob.strict_json import dumps
 from rljob.telemetry.recorder import METRICS_FILE
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
-from rljob.tracking.ending import noted_ending
-from rljob.tracking.points import Follower
+from rljob.tracking.points import Follower, noted_ending
 from rljob.tracking.tracker import FOLDER, IDENTITY_VARIABLE, TRACKERS, Sent, TrackedRun, Tracker, wanted
 
 IDENTITY_FILE: Final = "run-id"

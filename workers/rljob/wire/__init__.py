@@ -1,6 +1,6 @@
 """The wire: checked messages, sockets that neither block nor drop silently, and flow control by credits.
 
-Each name's module is imported when the name is first asked for: a controller that only makes keys (`keyfile`, `security`)
+Each name's module is imported when the name is first asked for: a controller that only makes keys (`security`)
 then needs neither numpy nor LZ4, which a base install of rljob does not bring.
 """
 
@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rljob.wire.credits import CreditCheck, CreditLedger, CreditWindow
     from rljob.wire.errors import MalformedMessage
-    from rljob.wire.keyfile import RoleKeys, load_keys, write_keys
     from rljob.wire.message import Header, Message, MessageLimits, RawMessage, decode, decode_header, encode
     from rljob.wire.notices import Publisher, Subscriber
-    from rljob.wire.security import ClientSecurity, KeyPair, SecurityProblem, ServerSecurity, generate_keys
+    from rljob.wire.security import (
+        ClientSecurity,
+        KeyPair,
+        RoleKeys,
+        SecurityProblem,
+        ServerSecurity,
+        generate_keys,
+        load_keys,
+        write_keys,
+    )
     from rljob.wire.sockets import Client, Server
     from rljob.wire.zap import refused_handshakes_total
 
@@ -47,10 +55,18 @@ __all__ = [
 _MODULES: Final = {
     "credits": ("CreditLedger", "CreditWindow", "CreditCheck"),
     "errors": ("MalformedMessage",),
-    "keyfile": ("RoleKeys", "load_keys", "write_keys"),
     "message": ("Header", "MessageLimits", "Message", "RawMessage", "decode", "decode_header", "encode"),
     "notices": ("Publisher", "Subscriber"),
-    "security": ("ClientSecurity", "KeyPair", "SecurityProblem", "ServerSecurity", "generate_keys"),
+    "security": (
+        "ClientSecurity",
+        "KeyPair",
+        "RoleKeys",
+        "SecurityProblem",
+        "ServerSecurity",
+        "generate_keys",
+        "load_keys",
+        "write_keys",
+    ),
     "sockets": ("Client", "Server"),
     "zap": ("refused_handshakes_total",),
 }

@@ -10,7 +10,7 @@ import secrets as randomness
 from collections.abc import Mapping
 from typing import Any
 
-from rljob.wire.keyfile import keys_of_role, new_keys
+from rljob.wire.security import keys_of_role, new_keys
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client

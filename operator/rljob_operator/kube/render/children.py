@@ -139,7 +139,7 @@ def _claim(owned: Owned, member: str, size: str, storage_class: str) -> dict[str
 @dataclass(frozen=True, slots=True)
 class Secrets:
     """What is made once for a job by chance and stays: the token, and the text of each role's file of keys as
-    `rljob.wire.keyfile` writes it, with its own private key and the public keys of all roles."""
+    `rljob.wire.security` writes it, with its own private key and the public keys of all roles."""
 
     keys: Mapping[Role, str]
     token: str

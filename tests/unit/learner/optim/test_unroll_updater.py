@@ -16,9 +16,9 @@ from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.experience import SegmentLayout, unroll_layout
 from rljob.learner import state
 from rljob.learner.loop import Learner
-from rljob.learner.loop_inputs import NonFiniteLoss
 from rljob.learner.optim.readback import LateNumber
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
+from rljob.learner.sources import NonFiniteLoss
 from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
 from rljob.observation import frames

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from rljob.algorithms.impala.parameters import ImpalaParameters
-from rljob.algorithms.impala.staleness import in_flight
+from rljob.algorithms.impala.parameters import ImpalaParameters, in_flight
 from rljob.algorithms.preset_jobs import CARTPOLE, PONG_BY_UNROLLS, TWO_THREADS, cpu_request, pong
 from rljob.api.declaration import BuiltIn, Computed, Preset
 from rljob.api.networks import OF_UNROLLS

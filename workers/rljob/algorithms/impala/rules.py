@@ -1,6 +1,6 @@
 """Rules of jobs that IMPALA learns, most of them of limits on age below the time that unrolls merely travel."""
 
-from rljob.algorithms.impala.staleness import InFlight, in_flight
+from rljob.algorithms.impala.parameters import InFlight, in_flight
 from rljob.api.job import RLJobSpec
 from rljob.api.parameters import ParameterSet
 from rljob.api.rule import Outcome, at_most, holds, rule

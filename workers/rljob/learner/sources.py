@@ -1,26 +1,144 @@
-"""Batches of a learner of several processes: before each one the ranks agree, and learn from it at the same time or not at all.
+"""What the training loop is given: its settings from the job, how it ends where the job says so, and where it gets batches:
+from a replay service, or from the learner's own queue of unrolls.
 
-A rank that has no batch is waited for, `PATIENCE_SECONDS` at most, while experience comes to it. Then the others go on without,
-and it computes beside them and adds nothing, so that all have made the same updates.
-
-Rank 0 leads: what it changes (a checkpoint's weights, live values, a fork) the others take over whole, before the next batch.
+Around that source stands `InStep` in a learner of several processes: before each batch the ranks agree, and learn from it at the
+same time or not at all. A rank that has no batch is waited for, `PATIENCE_SECONDS` at most, while experience comes to it. Then
+the others go on without, and it computes beside them and adds nothing, so that all have made the same updates. Rank 0 leads: what
+it changes (a checkpoint's weights, live values, a fork) the others take over whole, before the next batch.
 """
 
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS, EXIT_SUPERSEDED
+from rljob.api.job import RLJobSpec
+from rljob.checkpoints.location import Location
+from rljob.errors import CommandRefused
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.loop_inputs import BatchSource
 from rljob.learner.ranks import Ranks
 from rljob.learner.shard_totals import replay_summary
 from rljob.strict_json import dumps
+
+
+class Ready(Protocol):
+    """A batch on the device. ``policy_version`` int64, of any shape: the version that chose each action, 0 for none.
+    ``origins``: while the process is profiled, the segments that are used for the first time."""
+
+    @property
+    def policy_version(self) -> NDArray[np.int64]:
+        """Who chose each action."""
+
+    @property
+    def origins(self) -> Sequence[str]:
+        """Segments that are used for the first time."""
+
+    def wait(self) -> Any:
+        """The batch itself, once its copy has been ordered before what the current stream does next."""
+
+    def newest_frames(self) -> Tensor:
+        """Frames [n, *F*] to measure a mean from."""
+
+
+class BatchSource(Protocol):
+    """``ReplayClient`` or ``UnrollQueue``, and ``InStep`` around one of them. Every batch that ``next`` gives is handed back
+    once, by ``give_back`` (learned from) or ``pass_over`` (only read). ``needs_weights_first``: actors without weights make
+    nothing worth learning from."""
+
+    needs_weights_first: bool
+
+    @property
+    def ready_batches(self) -> int:
+        """Batches that ``next`` would give at once."""
+
+    @property
+    def resubscriptions(self) -> int:
+        """How often a conversation with a sender of experience began anew."""
+
+    def next(self, timeout_seconds: float) -> Any:
+        """The oldest ready batch, or None after so long without one."""
+
+    def idle(self, seconds: float) -> None:
+        """Training stands still for so long."""
+
+    def close(self) -> None:
+        """Stop, and release the sockets."""
+
+    def give_back(self, batch: Any) -> None:
+        """The loop has learned from this batch."""
+
+    def pass_over(self, batch: Any) -> None:
+        """The loop has only read this batch."""
+
+    def learned(self, batch: Any, priority: NDArray[np.float32]) -> None:
+        """New priorities float32[B] of a batch."""
+
+    def published(self, epoch: int) -> None:
+        """A version was published, in this epoch."""
+
+    def follow(self, spec: RLJobSpec) -> None:
+        """Live fields of the job have these values from now on."""
+
+    @property
+    def heard_epoch(self) -> int:
+        """The latest epoch that the senders of experience know of; 0 for none."""
+
+    def statuses(self) -> list[ShardStatus]:
+        """What the senders of experience, or the queue, say of themselves. From any thread."""
+
+    def section(self) -> dict[str, Any]:
+        """What this source adds to the learner's status, by names of ``LearnerStatus``."""
+
+    @property
+    def counted(self) -> dict[str, Any] | None:
+        """What a checkpoint must keep of the count of steps; None where the replay service counts, and keeps it."""
+
+    @property
+    def produced(self) -> float:
+        """What all actors made, in the unit of this source: transitions inserted, or unrolls received."""
+
+    @property
+    def consumed(self) -> float:
+        """What the learner has learned from: transitions as often as they were drawn, or unrolls."""
+
+
+class NonFiniteLoss(CommandRefused):
+    """The loss is not finite and the job's policy is to fail, or there is nothing to restore."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_NON_FINITE_LOSS)
+
+
+class Superseded(CommandRefused):
+    """A learner of a later epoch has begun, and does this one's work."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_SUPERSEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopConfig:
+    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates, 0 where each
+    batch is followed by a version.
+    ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update). ``started_from``: the other run that the job began
+    from, for its checkpoints' manifests."""
+
+    batch_size: int
+    publish_interval: int
+    checkpoint_interval_seconds: float
+    checkpoint_directory: Location
+    centred: bool = False
+    on_non_finite: str = "Fail"
+    started_from: str = ""
+    record_seconds: float = 2.0
+
 
 PATIENCE_SECONDS: Final = 5.0
 STATUS_SECONDS: Final = 1.0
