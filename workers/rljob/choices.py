@@ -66,11 +66,9 @@ class RandomNumbers(Protocol):
 
     def random(self, size: int | tuple[int, ...], /) -> NDArray[np.float64]:
         """Uniform in [0, 1); the first extent of ``size`` is the number of environments."""
-        ...
 
     def integers(self, low: int, high: int, size: int | tuple[int, ...], /) -> NDArray[np.int64]:
         """Uniform from ``low`` to ``high - 1``."""
-        ...
 
 
 class GroupedDraws:

@@ -49,10 +49,11 @@ class DeviceDecision(NamedTuple):
 class DeviceRule(Protocol):
     """``outputs`` float32 [N, K] and ``epsilon`` float32 [N] are on the device, and so is what is given back."""
 
-    def decide(self, outputs: Tensor, epsilon: Tensor) -> DeviceDecision: ...
+    def decide(self, outputs: Tensor, epsilon: Tensor) -> DeviceDecision:
+        """An action for each environment."""
+
     def state_values(self, outputs: Tensor) -> Tensor:
         """float32 [N]: the values of states."""
-        ...
 
 
 class EpsilonGreedy:

@@ -42,7 +42,8 @@ class ExploringPolicy(Protocol):
     version: int
     epsilon: NDArray[np.float32]
 
-    def take_slot(self, slot: int, slots: int) -> None: ...
+    def take_slot(self, slot: int, slots: int) -> None:
+        """Explore as the actor on this one of so many slots."""
 
 
 class LoadedPolicy(ExploringPolicy, Protocol):
@@ -50,15 +51,21 @@ class LoadedPolicy(ExploringPolicy, Protocol):
 
     parameters: Any
 
-    def load(self, weights: Weights) -> None: ...
+    def load(self, weights: Weights) -> None:
+        """Act with these weights from now on."""
 
 
 class ActingPolicy(LoadedPolicy, Protocol):
     """What ``ActorLoop`` needs of ``Policy``."""
 
-    def act(self, observation: Observation) -> Decision: ...
-    def final_values(self, observation: Observation | None, truncated: Array) -> Array | None: ...
-    def ended(self, rows: Array) -> None: ...
+    def act(self, observation: Observation) -> Decision:
+        """An action for each environment."""
+
+    def final_values(self, observation: Observation | None, truncated: Array) -> Array | None:
+        """The values of the observations at which episodes were truncated; None where there is none."""
+
+    def ended(self, rows: Array) -> None:
+        """Forget what is remembered of these environments' episodes."""
 
 
 class Loop(ABC):

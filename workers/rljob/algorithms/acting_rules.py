@@ -4,14 +4,13 @@ continuous numbers. What Q-learning of every kind has in common, and learning fr
 Shapes: N environments, C continuous numbers of an action, S frame stack, F frame shape.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.base import Game, Inference, TransitionAlgorithm
@@ -22,19 +21,21 @@ from rljob.choices import Choices, RandomNumbers
 from rljob.experience import Decision
 from rljob.observation import each
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 class EpsilonParameters(TransitionParameters, Protocol):
     """What is read where an algorithm acts by action values."""
 
     @property
-    def epsilon_base(self) -> float: ...
+    def epsilon_base(self) -> float:
+        """Environment i of N explores with base^(1 + exponent * i / (N - 1))."""
+
     @property
-    def epsilon_exponent(self) -> float: ...
+    def epsilon_exponent(self) -> float:
+        """The exponent in it."""
+
     @property
-    def evaluation_epsilon(self) -> float: ...
+    def evaluation_epsilon(self) -> float:
+        """Share of random actions in evaluations."""
 
 
 P = TypeVar("P", bound=EpsilonParameters)
@@ -115,9 +116,6 @@ def epsilon_ladder(index: int, total: int, base: float = 0.4, exponent: float = 
         raise ValueError(f"environment {index} is not on a ladder of {total}; an index from 0 to {total - 1} is")
     return float(base ** (1.0 + exponent * index / max(1, total - 1)))
 
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 GaussianP = TypeVar("GaussianP", bound=TransitionParameters)
 

@@ -4,30 +4,23 @@ Shapes: T steps of an unroll, B unrolls, M single steps, N environments, A numbe
 of memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.base import Game, Inference, UnrollAlgorithm
 from rljob.algorithms.batches import Observation
 from rljob.algorithms.distributions import ActionDistribution
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
-from rljob.api import ImpalaParameters, PPOParameters
+from rljob.api import EnvironmentParameters, ImpalaParameters, PPOParameters
 from rljob.choices import Choices, RandomNumbers
+from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
 from rljob.observation import each
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from rljob.api import EnvironmentParameters
-    from rljob.envs.spec import EnvironmentSpec
-
 
 P = TypeVar("P", bound=ImpalaParameters | PPOParameters)
 

@@ -8,30 +8,25 @@ Shapes: N environments, K outputs of the network, A actions, B batch, T steps of
 of memory.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.batches import LossResult, Moments, Observation, TransitionBatch, UnrollBatch, as_batch
 from rljob.algorithms.optimizer import Optimizer
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.api import EnvironmentParameters
 from rljob.choices import HALF_LOG_2PI, Choices, RandomNumbers
+from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import ColumnRole, Decision, SegmentLayout, transition_layout, unroll_layout
 from rljob.experience.columns import ActionSpace
 from rljob.experience.ring import batch_key, transition_arrays, unroll_arrays
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from rljob.api import EnvironmentParameters
-    from rljob.envs.spec import EnvironmentSpec
 
 
 class Inference(NamedTuple):
@@ -333,9 +328,6 @@ def _example(layout: SegmentLayout, arrays: dict[str, NDArray[Any]], device: tor
 
 AnyAlgorithm: TypeAlias = Algorithm[Any, Any]
 
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 PRIORITY_OFFSET = 1e-3  # keeps a transition that is predicted perfectly in the draw
 

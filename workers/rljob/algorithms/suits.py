@@ -1,16 +1,12 @@
 """Whether an algorithm can be trained in an environment, and has a network for it. For those of this package it needs
 torch only where actors.precision is INT8."""
 
-from typing import TYPE_CHECKING
-
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.algorithms.registry import algorithm
+from rljob.api import RLJob
 from rljob.api.networks import NetworkProblem, resolved_network
+from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import short
-
-if TYPE_CHECKING:
-    from rljob.api import RLJob
-    from rljob.envs.spec import EnvironmentSpec
 
 NOT_IN_INT8 = (
     "actors.precision is INT8, but this network can't be computed in int8: that takes convolutions and dense layers one behind "
@@ -19,7 +15,7 @@ NOT_IN_INT8 = (
 )
 
 
-def check_suits(job: "RLJob", spec: "EnvironmentSpec") -> None:
+def check_suits(job: RLJob, spec: EnvironmentSpec) -> None:
     """Raise NetworkProblem, in a sentence, where it can't, and PluginProblem where the user's own can't be loaded."""
     chosen, parameters = job.spec.algorithm, job.spec.algorithm.parameters
     declared = BUILT_IN.get(chosen.type)

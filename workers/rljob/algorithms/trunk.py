@@ -1,21 +1,22 @@
 """What all networks share: how observations become features, and in which precision and layout that is computed."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rljob.algorithms.batches import Observation
 from rljob.algorithms.compute import Arithmetic, Compute, candidates
 from rljob.algorithms.distributions import TensorChoices, masked
 from rljob.algorithms.layout import channels_last, planes, space_to_depth
+from rljob.api import EnvironmentParameters
 from rljob.api.networks import Image
+from rljob.envs.spec import EnvironmentSpec, Leaf
 from rljob.observation import by_column
 
 NORMALIZED_AT_MOST = 10.0
@@ -23,11 +24,6 @@ NORMALIZED_AT_MOST = 10.0
 STATISTICS = ("observation_mean", "observation_scale", "return_scale")
 """The buffers of running statistics. Those of them that a network has are set by its learner alone."""
 _IN_ORDER = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.GroupNorm, nn.LayerNorm)
-
-if TYPE_CHECKING:
-    from rljob.algorithms.batches import Observation
-    from rljob.api import EnvironmentParameters
-    from rljob.envs.spec import EnvironmentSpec, Leaf
 
 
 class FrameNetwork(nn.Module):

@@ -3,19 +3,17 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rljob.api import EnvironmentParameters
 from rljob.envs.spaces import MASK
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Keys, Leaf
 from rljob.loading import short, shown
 from rljob.observation import Array, each, of_columns
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ class Encoding:
     observations or actions each array holds, its first extent; None of one environment.
     """
 
-    def __init__(self, spec: EnvironmentSpec, parameters: "EnvironmentParameters") -> None:
+    def __init__(self, spec: EnvironmentSpec, parameters: EnvironmentParameters) -> None:
         self._spec, self._columns = spec, spec.columns
         self._subset = np.asarray(parameters.action_subset, np.int64) if parameters.action_subset else None
         self._bounded = {leaf.keys: _Bounded(leaf, parameters.squashes) for leaf in spec.action if leaf.low}

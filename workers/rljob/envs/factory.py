@@ -9,17 +9,17 @@ Which backend ``Auto`` means, in this order:
 4. Everything else: Sync.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from rljob.api import EnvironmentParameters
+from rljob.api.environment import EnvironmentSource
 from rljob.envs import single
 from rljob.envs.atari import NativeAtari
 from rljob.envs.base import EnvironmentProblem, VectorEnvironment
@@ -40,11 +40,6 @@ from rljob.envs.target import (
 )
 from rljob.loading import PLUGIN_FAILURES, contained, short, told
 from rljob.threads import usable_cores
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
-    from rljob.api.environment import EnvironmentSource
-
 
 _EXCHANGE_SECONDS: Final = 0.3e-3
 """What a process of its own adds to a step: two context switches and an observation through shared memory."""

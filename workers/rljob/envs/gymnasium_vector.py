@@ -12,13 +12,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from rljob.api import EnvironmentParameters
 from rljob.api.episode_metrics import LARGEST
 from rljob.envs.base import EnvironmentProblem, Observation, StepResult
 from rljob.envs.encoding import Encoding
@@ -226,10 +227,6 @@ def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str
     return cut, tuple(reasons)
 
 
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
-
-
 @contained()
 def user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """``num_envs`` environments of ``target``. Raises EnvironmentProblem when it fails or gives anything else."""
@@ -259,9 +256,7 @@ class DeviceVector:
     reward_clipping: bool
 
 
-def make_device_vector(
-    spec: EnvironmentSpec, parameters: "EnvironmentParameters", num_envs: int
-) -> DeviceVector | None:
+def make_device_vector(spec: EnvironmentSpec, parameters: EnvironmentParameters, num_envs: int) -> DeviceVector | None:
     """``num_envs`` copies of the environment of ``spec`` on the device that its factory chooses; None for every other kind,
     and where ``backend`` or ``maxEpisodeSteps`` asks for plain environments. Raises EnvironmentProblem where it cannot be used as
     it is."""

@@ -1,20 +1,19 @@
 """One plain environment, built from Gymnasium's own parts and a few wrappers that it does not have: for scoring, for video, and
 for Sync and Async backends."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import socket
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit
 
+from rljob.api import EnvironmentParameters
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.encoding import Encoding
 from rljob.envs.envpool_vector import is_game_of_atari
@@ -33,9 +32,6 @@ from rljob.envs.target import (
 )
 from rljob.loading import PLUGIN_FAILURES, contained, short, shown
 from rljob.observation import Columns, arrays_of, each, of_columns, zeros
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
 
 Env = gymnasium.Env[Any, Any]
 _MOST_COPIES: Final = 10_000

@@ -13,19 +13,17 @@ from functools import lru_cache
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from rljob.api import EnvironmentParameters
+from rljob.api.environment import EnvironmentSource
 from rljob.choices import Choices
 from rljob.loading import short
 from rljob.observation import Columns, ObservationColumn, by_column, of_columns
 from rljob.sources import without_places
 from rljob.strict_json import dumps
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
-    from rljob.api.environment import EnvironmentSource
 
 # Neither the backend, nor how a network scales its input, nor the limit on failures changes what the environment is. An encoder
 # does, by its content (``latents.encoded``) and not by where it lies.

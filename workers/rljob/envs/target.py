@@ -1,7 +1,5 @@
 """From the text in a manifest to the thing that it names: an Atari game, a Gymnasium id, or a user's own factory."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 import inspect
@@ -9,18 +7,16 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import distributions, packages_distributions
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ale_py
 import gymnasium
 from ale_py import roms
 
+from rljob.api import EnvironmentParameters
 from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
 from rljob.envs.envpool_vector import is_game_of_atari, pool_factory
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, by_a_user, contained, imported, loaded, short, told
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
 
 gymnasium.register_envs(ale_py)
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # or every process prints a banner

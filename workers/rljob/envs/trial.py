@@ -21,11 +21,13 @@ from contextlib import suppress
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import gymnasium
 import numpy as np
 
+from rljob.api import EnvironmentParameters
+from rljob.api.environment import EnvironmentSource
 from rljob.child import Child
 from rljob.envs import single
 from rljob.envs.base import EnvironmentProblem
@@ -37,10 +39,6 @@ from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, res
 from rljob.loading import PLUGIN_FAILURES, authors_line, place_of, short, shown, told
 from rljob.observation import each
 from rljob.threads import start_contained
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
-    from rljob.api.environment import EnvironmentSource
 
 T = TypeVar("T")
 
@@ -157,9 +155,6 @@ def _described(environment_id: str, parameters: EnvironmentParameters, tried: bo
 def _words(exit_code: int) -> str:
     return f"exit code {exit_code}" if exit_code >= 0 else signal.Signals(-exit_code).name
 
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
 
 log = logging.getLogger(__name__)
 

@@ -40,7 +40,8 @@ class LearnerLink(Protocol):
 
     noted: int
 
-    def report(self, evaluation: Evaluation) -> bool: ...
+    def report(self, evaluation: Evaluation) -> bool:
+        """Send it; False where it could not be sent now."""
 
 
 class Verdicts:

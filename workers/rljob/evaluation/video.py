@@ -1,23 +1,18 @@
 """One game as an MP4: the real screen in colour, not what the network sees."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import imageio.v2 as imageio
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.api import EnvironmentParameters
 from rljob.encoders import make_encoded_environment
 from rljob.envs.received import RENDER_MODE, picture_rate, pictures
+from rljob.envs.spec import EnvironmentSpec
 from rljob.evaluation.score import JudgedPolicy, Played, Sitting
 from rljob.files import replacing
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
-    from rljob.envs.spec import EnvironmentSpec
 
 _RAW_FRAMES_PER_SECOND = 60  # of the Atari 2600 (NTSC)
 _SMALLEST_HEIGHT = 400

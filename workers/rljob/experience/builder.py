@@ -2,17 +2,14 @@
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from rljob.envs.base import StepResult
 from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED, Decision
 from rljob.experience.segment import Segment, SegmentLayout
 from rljob.observation import Array, by_column
-
-if TYPE_CHECKING:
-    from rljob.envs.base import StepResult
-
 
 _OWN: tuple[tuple[str, type[np.generic]], ...] = (
     ("position", np.int64),
@@ -116,7 +113,7 @@ class SegmentBuilder(ABC):
         self._started = True
         return cut
 
-    def record(self, decision: Decision, result: "StepResult", final_values: Array | None = None) -> list[Segment]:
+    def record(self, decision: Decision, result: StepResult, final_values: Array | None = None) -> list[Segment]:
         """Record one step of all N environments and return the segments it closed (usually none).
 
         ``decision`` is about the observations acted on, ``result`` what came of it. ``final_values`` f4[N]: what the acting
@@ -164,7 +161,7 @@ class SegmentBuilder(ABC):
     def flush(self) -> list[Segment]:
         """Emit every step that is complete. Those that are not stay pending: an actor that leaves loses them."""
 
-    def episode_ends(self, result: "StepResult") -> Array:
+    def episode_ends(self, result: StepResult) -> Array:
         """bool[N]: where an episode ends with this step, in whatever way, a lost life included where the job says so."""
         ended: Array = result.terminated | result.truncated
         if result.cut is not None:

@@ -7,14 +7,12 @@ the list of a layout and know no column by name but those that they compute.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from rljob.envs.base import StepResult
-
+from rljob.envs.base import StepResult
 
 TERMINATED: Final = 1
 TRUNCATED: Final = 2

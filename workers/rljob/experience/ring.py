@@ -79,7 +79,6 @@ class FrameStore(Protocol):
 
     def write(self, row: int, frames: Array) -> None:
         """Keep ``frames`` [P, *F*] in ``row`` and those after it. The array is the caller's again when this returns."""
-        ...
 
 
 class Slots:

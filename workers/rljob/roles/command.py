@@ -8,9 +8,10 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rljob.api import load_manifest
@@ -23,10 +24,6 @@ from rljob.roles.options import KEEP_SECONDS, RoleOptions, check_options, check_
 from rljob.threads import start_contained
 from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 

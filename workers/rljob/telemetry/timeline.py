@@ -19,8 +19,11 @@ _ROOM: Final = 500
 class Ranges(Protocol):
     """Names on the time line of a profiler such as Nsight Systems: ``torch.cuda.nvtx``."""
 
-    def range_push(self, msg: str) -> object: ...
-    def range_pop(self) -> object: ...
+    def range_push(self, msg: str) -> object:
+        """Begin a range inside of the present one."""
+
+    def range_pop(self) -> object:
+        """End the innermost range."""
 
 
 class Recording:

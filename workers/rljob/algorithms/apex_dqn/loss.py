@@ -7,8 +7,6 @@ no files, no clock.
 Shapes: B batch, N environments, S frame stack, F frame shape, A actions.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -18,10 +16,8 @@ from rljob.algorithms.apex_dqn import DECLARED
 from rljob.algorithms.apex_dqn.network import QNetwork, QNetworkConfig
 from rljob.algorithms.apex_dqn.parameters import ApeXDQNParameters
 from rljob.algorithms.batches import LossResult, Observation, TransitionBatch
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
-    from rljob.envs.spec import EnvironmentSpec
+from rljob.api import EnvironmentParameters
+from rljob.envs.spec import EnvironmentSpec
 
 
 class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
@@ -32,9 +28,7 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
     parameters = ApeXDQNParameters
     metrics = ("q_taken",)
 
-    def build(
-        self, spec: "EnvironmentSpec", params: ApeXDQNParameters, env_params: "EnvironmentParameters"
-    ) -> QNetwork:
+    def build(self, spec: EnvironmentSpec, params: ApeXDQNParameters, env_params: EnvironmentParameters) -> QNetwork:
         return QNetwork(
             QNetworkConfig(
                 kind=str(params.network),

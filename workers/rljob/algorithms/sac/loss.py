@@ -11,10 +11,8 @@ bounds of the environment.
 Shapes: B batch, N environments, C continuous numbers of an action.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -25,12 +23,10 @@ from rljob.algorithms.batches import LossResult, TransitionBatch
 from rljob.algorithms.sac import DECLARED
 from rljob.algorithms.sac.network import SACConfig, SACNetwork, SquashedGaussianPolicy
 from rljob.algorithms.sac.parameters import SACParameters
+from rljob.api import EnvironmentParameters
 from rljob.choices import Choices, RandomNumbers
+from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
-
-if TYPE_CHECKING:
-    from rljob.api import EnvironmentParameters
-    from rljob.envs.spec import EnvironmentSpec
 
 _LARGEST_RANDOM: Final = 1.0 - 1e-6
 """The largest number of a random action: the tanh of a float32 is 1 from 9 on, which no number gives back."""
