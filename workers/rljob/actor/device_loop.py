@@ -88,8 +88,7 @@ class DeviceLoop(LocalLoop):
 
     def _reset(self) -> Observation:
         self._block.begin(self._environment.reset())
-        first: Observation = self._block.observation().cpu().numpy()
-        return first
+        return self._block.observation().cpu().numpy()
 
     def _may_refresh(self) -> bool:
         return self._between_blocks

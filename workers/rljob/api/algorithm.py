@@ -43,8 +43,7 @@ def block(algorithm: str, declared: BuiltIn, shared: Mapping[str, Any]) -> type[
             made = field.default if field.default_factory is None else Field(default_factory=field.default_factory)
             marks = (*field.metadata, OfParameters({algorithm: kind}))
             fields[name] = (Annotated[taken, *marks], None if follows else made)
-    made_model: type[APIModel] = create_model(f"{algorithm}Block", __base__=APIModel, __doc__=kind.__doc__, **fields)
-    return made_model
+    return create_model(f"{algorithm}Block", __base__=APIModel, __doc__=kind.__doc__, **fields)
 
 
 def _shared(name: str, sets: Mapping[str, type[BaseModel]], of_all: bool) -> Any:
@@ -163,8 +162,7 @@ class _Algorithm(APIModel):
     def section(self) -> APIModel:
         """The block of a built-in algorithm, written or not."""
         name = BUILT_IN[self.type].block
-        made: APIModel = getattr(self, name) or _BLOCKS[name]()
-        return made
+        return getattr(self, name) or _BLOCKS[name]()
 
     @property
     def given(self) -> dict[str, Any]:

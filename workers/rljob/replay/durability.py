@@ -4,11 +4,12 @@ back."""
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from rljob.ingest.table import Lease, StoredChunk
 from rljob.replay.chunk_log import Commit, LogEntry, LoggedChunk, LogState
 from rljob.replay.log_writer import LogWriter, WriterEvent
+from rljob.replay.table import ReplayTable
 
 log = logging.getLogger(__name__)
 
@@ -19,21 +20,6 @@ State = Literal["Off", "Restoring", "Durable", "Refilling", "Evicting", "Down", 
 
 
 _NOT_DURABLE: dict[str, State] = {"down": "Down", "full": "Full", "lost": "Lost"}
-
-
-class LoggedTable(Protocol):
-    """A table that can be followed by ordinals."""
-
-    @property
-    def head(self) -> int:
-        """Ordinal that the next chunk will get."""
-
-    @property
-    def oldest(self) -> int:
-        """Ordinal of the oldest chunk."""
-
-    def chunk(self, ordinal: int) -> StoredChunk:
-        """A chunk as it arrived."""
 
 
 class Durability:
@@ -47,7 +33,7 @@ class Durability:
     ``state`` is called when a commit is built and must describe every chunk stored so far.
     """
 
-    def __init__(self, table: LoggedTable, writer: LogWriter | None, state: Callable[[], LogState]) -> None:
+    def __init__(self, table: ReplayTable, writer: LogWriter | None, state: Callable[[], LogState]) -> None:
         self._table = table
         self._writer = writer
         self._state = state

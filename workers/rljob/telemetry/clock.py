@@ -7,9 +7,9 @@ and, in a process that computes on a CUDA device, a range of NVIDIA's profilers.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter_ns
-from types import TracebackType
 from weakref import WeakSet
 
 from rljob.telemetry import timeline
@@ -112,9 +112,18 @@ class StageClock:
         index, since, _ = self._running
         return self.stages[index] if index >= 0 else None, since
 
-    def stage(self, name: str) -> "_Within":
-        """A context manager that enters ``name`` and, on the way out, goes back to whatever ran before."""
-        return _Within(self, name)
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Enters ``name`` and, on the way out, goes back to whatever ran before."""
+        outer = self.current
+        self.enter(name)
+        try:
+            yield
+        finally:
+            if outer is None:
+                self.stop()
+            else:
+                self.enter(outer)
 
     def seconds(self) -> dict[str, float]:
         """Total seconds of every stage so far, in the order of :attr:`stages`. Safe from any thread."""
@@ -136,29 +145,6 @@ class StageClock:
         seconds = self.seconds()
         whole = sum(seconds.values())
         return {name: value / whole if whole > 0 else 0.0 for name, value in seconds.items()}
-
-
-class _Within:
-    """What :meth:`StageClock.stage` returns; nests."""
-
-    __slots__ = ("_clock", "_name", "_outer")
-
-    def __init__(self, clock: StageClock, name: str) -> None:
-        self._clock = clock
-        self._name = name
-        self._outer: str | None = None
-
-    def __enter__(self) -> None:
-        self._outer = self._clock.current
-        self._clock.enter(self._name)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._outer is None:
-            self._clock.stop()
-        else:
-            self._clock.enter(self._outer)
 
 
 def running_stages() -> list[tuple[str, int]]:
