@@ -12,15 +12,13 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from rljob.acting.network import ActingNetwork, choose_compute
+from rljob.actor.policy import LocalPolicy
 from rljob.algorithms.acting_rules import ActionValueAlgorithm
 from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.base import AnyAlgorithm, Inference
-from rljob.algorithms.shapes import shapes_of
 from rljob.api import EnvironmentParameters
 from rljob.choices import Choices
 from rljob.envs.base import EnvironmentProblem
@@ -29,8 +27,6 @@ from rljob.envs.received import close
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
 from rljob.loading import PLUGIN_FAILURES, short, shown, told
-from rljob.observation import each, zeros
-from rljob.weights.flat import Weights
 
 
 class DeviceDecision(NamedTuple):
@@ -122,9 +118,8 @@ def rule_of(algorithm: AnyAlgorithm, choices: Choices, device: torch.device, see
 log = logging.getLogger(__name__)
 
 
-class DevicePolicy:
-    """``Policy`` on a device: the same rule on the same weights, from tensors to tensors. Single-threaded. The network is on the
-    CPU where that was measured to be faster, copies to it and back included.
+class DevicePolicy(LocalPolicy):
+    """``ActingPolicy`` on a device: the same rule on the same weights, from tensors to tensors.
 
     ``memory`` float32 [N, 2, H] is what a recurrent network remembers, before the next ``act``; ``ended`` clears rows of it.
     """
@@ -140,47 +135,18 @@ class DevicePolicy:
         seed: int,
         precision: str | None = None,
     ) -> None:
-        self._algorithm = algorithm
-        self.parameters = parameters
+        super().__init__(algorithm, spec, parameters, environment_parameters, num_envs, device, precision)
         self._choices = spec.all_choices
-        self._num_envs = num_envs
-        self._device = device
         self._generator = np.random.default_rng(seed)
         self._rule = rule_of(algorithm, self._choices, device, seed)
-        network = algorithm.build(spec, parameters, environment_parameters)
-        sample = each(lambda part: torch.from_numpy(part).to(device), zeros(spec.columns, num_envs))
-        units = algorithm.memory_units(parameters)
-        devices = dict.fromkeys((device, torch.device("cpu")))
-        measured = choose_compute(
-            network, algorithm.infer, sample, units, parameters.precision, [*devices], own=precision
-        )
-        self.acting = ActingNetwork(network, algorithm, spec.all_choices, measured, always=precision == "INT8")
-        self.remembers = units > 0
-        self.memory = torch.zeros(num_envs, 2, units, device=device)
-        self.take_epsilon(np.ones(num_envs, np.float32))
-        self.version = 0
+        self._epsilon = torch.from_numpy(self.epsilon).to(device)
+        self.remembers = self.units > 0
+        self.memory = torch.zeros(num_envs, 2, self.units, device=device)
 
     def take_slot(self, slot: int, slots: int) -> None:
-        """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
-        self.take_epsilon(self._algorithm.exploration(self.parameters, slot, slots, self._num_envs))
-        log.info("slot %d of %d on %s", slot, slots, self._device)
-
-    def take_epsilon(self, epsilon: NDArray[np.float32]) -> None:
-        """Explore with ``epsilon`` f4[N] from now on."""
-        self.epsilon = epsilon
-        self._epsilon = torch.from_numpy(epsilon).to(self._device)
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights that it can act with, by name."""
-        return shapes_of(self.acting.network)
-
-    def load(self, weights: Weights) -> None:
-        """Act with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
-        self.acting.load(weights)
-        if self.version == 0:
-            log.info("acting with weights, version %d, on %s", weights.version, self._device)
-        self.version = weights.version
+        """Explore as ``LocalPolicy`` does."""
+        super().take_slot(slot, slots)
+        self._epsilon = torch.from_numpy(self.epsilon).to(self._device)
 
     def act(self, observation: Tensor) -> DeviceDecision:
         """Actions for ``observation`` [N, S, *F*] on the device, which is only read; nothing is waited for."""

@@ -23,11 +23,12 @@ log = logging.getLogger(__name__)
 __all__ = ["ActingPolicy", "Decision"]
 
 
-class ActingPolicy:
-    """Acts by the algorithm's rule on the latest weights; uniformly random (version 0) until there are any. Single-threaded.
+class LocalPolicy:
+    """A network of its own with the latest weights, and how its algorithm explores. Single-threaded.
 
-    ``epsilon`` f4[N] is set by ``take_slot``. Weights are swapped between two calls of ``act``, never during one. A recurrent
-    network's memory goes on from one ``act`` to the next until ``ended`` clears it. ``precision``: that of acting alone, if any.
+    ``epsilon`` f4[N] is set by ``take_slot``; ``version`` is 0 until there are weights. The network is on the CPU where that was
+    measured to be faster than on ``device``, where observations are, copies to it and back included. ``units``: of a recurrent
+    network's memory. ``precision``: that of acting alone, if any.
     """
 
     def __init__(
@@ -37,22 +38,22 @@ class ActingPolicy:
         parameters: Any,
         environment_parameters: EnvironmentParameters,
         num_envs: int,
-        generator: np.random.Generator,
-        precision: str | None = None,
+        device: torch.device,
+        precision: str | None,
     ) -> None:
         self._algorithm = algorithm
         self.parameters = parameters
         """A learner's live values replace its own (`take_slot`)."""
-        self._spec = spec
         self._num_envs = num_envs
-        self._generator = generator
+        self._device = device
         network = algorithm.build(spec, parameters, environment_parameters)
-        sample = each(torch.from_numpy, zeros(spec.columns, num_envs))
-        units = algorithm.memory_units(parameters)
-        measured = choose_compute(network, algorithm.infer, sample, units, parameters.precision, own=precision)
+        sample = each(lambda part: torch.from_numpy(part).to(device), zeros(spec.columns, num_envs))
+        self.units = algorithm.memory_units(parameters)
+        devices = [*dict.fromkeys((device, torch.device("cpu")))]
+        measured = choose_compute(
+            network, algorithm.infer, sample, self.units, parameters.precision, devices, own=precision
+        )
         self.acting = ActingNetwork(network, algorithm, spec.all_choices, measured, always=precision == "INT8")
-        self._memory = np.zeros((num_envs, 2, units), np.float32)
-        self._remembers = self._memory.size > 0
         self.epsilon = np.ones(num_envs, np.float32)
         self.version = 0
 
@@ -70,8 +71,33 @@ class ActingPolicy:
         """Act with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
         self.acting.load(weights)
         if self.version == 0:
-            log.info("acting with weights, version %d", weights.version)
+            log.info("acting with weights, version %d, on %s", weights.version, self._device)
         self.version = weights.version
+
+
+class ActingPolicy(LocalPolicy):
+    """Acts by the algorithm's rule on the latest weights; uniformly random until there are any.
+
+    Weights are swapped between two calls of ``act``, never during one. A recurrent network's memory goes on from one ``act`` to
+    the next until ``ended`` clears it.
+    """
+
+    def __init__(
+        self,
+        algorithm: AnyAlgorithm,
+        spec: EnvironmentSpec,
+        parameters: Any,
+        environment_parameters: EnvironmentParameters,
+        num_envs: int,
+        generator: np.random.Generator,
+        precision: str | None = None,
+    ) -> None:
+        about = (algorithm, spec, parameters, environment_parameters, num_envs)
+        super().__init__(*about, torch.device("cpu"), precision)
+        self._spec = spec
+        self._generator = generator
+        self._memory = np.zeros((num_envs, 2, self.units), np.float32)
+        self._remembers = self._memory.size > 0
 
     def act(self, observation: Observation) -> Decision:
         """Actions for ``observation`` ``[N, S, *F*]``, or such of each column, which is only read."""
