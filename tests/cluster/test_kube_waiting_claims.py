@@ -5,13 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.job.members import UNSCHEDULED_SECONDS
 from rljob_operator.kube.job.status_writer import SELDOM_SECONDS
+from rljob_operator.kube.job.stored import read
+from rljob_operator.kube.job.waits import with_claims
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import (
+    SETTINGS,
     BreakingClient,
     Clock,
     Kubelet,
@@ -55,7 +60,7 @@ WAITING: dict[str, tuple[str, Object, Object | None, list[str]]] = {
         f"replay-0 (claim pong-replay-0 {NO_DEFAULT}", f"kubectl annotate storageclass NAME {DEFAULT}=true",
     ]),
     "a class without a volume": ("replay-0", of_class("fast"), None, [
-        "claim pong-replay-0 has no volume: kubectl describe pvc -n {namespace} pong-replay-0 says why",
+        "claim pong-replay-0 has no volume of StorageClass fast: kubectl describe pvc -n {namespace} pong-replay-0 says why",
     ]),
     "a claim of the user's that is not there": ("learner", {"checkpoint": CHECKPOINTS}, None, [
         "learner (claim mine does not exist: create it in namespace {namespace}; ",
@@ -95,7 +100,7 @@ async def test_a_scheduler_that_waits_for_a_volume_in_silence(
     status = await status_of(viewer, namespace, "pong")
     for type in ("ReplayReady", "Ready"):
         said = message(status, type)
-        assert f"claim pong-replay-0 has no volume: kubectl describe pvc -n {namespace} pong-replay-0 says why" in said
+        assert f"claim pong-replay-0 has no volume of StorageClass slow: kubectl describe pvc -n {namespace}" in said
         assert "no scheduler has said anything of it" in said
 
 
@@ -159,3 +164,23 @@ async def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_th
     await run.turn(viewer, "pong")
     anew = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
     assert "volumeName" not in anew["spec"], "its user gave it up, and it is made anew"
+
+
+async def test_a_secret_or_config_map_that_is_not_there_is_named(
+    viewer: Client, client: BreakingClient, run: Run, namespace: str
+) -> None:
+    """Its kubelet says so in an event alone."""
+    projected = {"projected": {"sources": [{"configMap": {"name": "none-two"}}]}}
+    volumes = [{"name": "data", "secret": {"secretName": "none-one"}}, {"name": "more", **projected}]
+    for given, said in (
+        (volumes[:1], "Secret none-one of its volumes does not exist: create it"),
+        (volumes[1:], "ConfigMap none-two of its volumes does not exist"),
+    ):
+        name = f"pong-{said[:3].lower()}"
+        stored = read(
+            await viewer.create(RLJOBS, written(namespace, name, learner={"podTemplate": {"spec": {"volumes": given}}}))
+        )
+        await run.settle(viewer, name)
+        seen = Observation(members=(Member("learner", Role.LEARNER, Phase.STARTING, 0.0, node_name="cpu-1"),))
+        seen = await with_claims(client, stored.owned(), seen, SETTINGS, run.nodes, time.time())
+        assert said in seen.members[0].waiting_message

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from rljob.api.status import Condition, RLJobStatus
 from rljob.api.document import dump_document
+from rljob.api.status import Condition, RLJobStatus
 from rljob.files import replace
 
 from rljob_operator.experiments.journal import Journal, JournalProblem, replayed, whole_lines

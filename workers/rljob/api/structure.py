@@ -1,7 +1,7 @@
 """From pydantic's errors to problems in the words of the manifest: paths by name, the nearest known field, what is
 allowed; and whether the parameters in ``spec.algorithm`` are those of its algorithm, which takes less than all together do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError

@@ -169,7 +169,7 @@ class Reconciler:
         used = settings_for(stored.status, base)
         observed = self._observe(key, stored, known, pods, used)
         with suppress(ApiError):  # it only completes the message
-            observed = await with_claims(self._client, stored.owned(), observed, used, self._nodes)
+            observed = await with_claims(self._client, stored.owned(), observed, used, self._nodes, self._now())
         beside = (each for each in self._pods.jobs() if each != key and each[0] == key[0])
         observed = with_rivals(observed, ((each[1], self._pods.of_key(each)) for each in beside), self._now())
         observed, places = await self._queue.seen(stored, observed, pods)

@@ -1,6 +1,6 @@
-"""What a member waits for: a claim, that it is missing, why it has no volume, or where its volume is, and what to do; or another
-job that waits for this one, since each holds nodes' room that the rest of the other needs. It only makes messages: nothing is
-done about a claim, since it can't be known whether its data are lost.
+"""What a member waits for, and what to do: a Secret or ConfigMap of its user's that does not exist; a claim that is missing or
+has no volume, or whose volume is elsewhere; or another job that waits for this one, since each holds nodes' room that the rest of
+the other needs. It only makes messages: nothing is done about a claim, since it can't be known whether its data are lost.
 
 The scheduler says of such a pod only that a claim of it is not bound, or that a volume is elsewhere, and not even that where
 every node has a taint, as a lost one has; while it waits for a volume that is to be made, it says nothing. What is not said here
@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from rljob.api.conditions import Reason
 
@@ -20,7 +20,7 @@ from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules.failures import CORE
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, NotFound
-from rljob_operator.kube.apiserver.resources import VOLUME_CLAIMS, VOLUMES, Object
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, SECRETS, VOLUME_CLAIMS, VOLUMES, Object
 from rljob_operator.kube.job.members import Pod, members
 from rljob_operator.kube.render.children import checkpoint_claim_of
 from rljob_operator.kube.render.metadata import Owned
@@ -43,16 +43,21 @@ _IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 async def with_claims(
-    client: Client, owned: Owned, observed: Observation, settings: Settings, nodes: NodeCache
+    client: Client, owned: Owned, observed: Observation, settings: Settings, nodes: NodeCache, now_seconds: float
 ) -> Observation:
-    """What is observed, where learner or shards wait for a claim with a message about that before the scheduler's."""
-    found = []
+    """What is observed, where learner or shards wait for a claim with a message about that before the scheduler's, and where a
+    pod does not come up for want of a Secret or ConfigMap with one about that."""
+    found, missing = [], dict[Role, str]()
     for member in observed.members:
         if _waits(member):
             away_only = member.waiting is not None and not _ABOUT_A_CLAIM.search(member.waiting_message)
             names = _claims(owned, member.name, settings)
             words = [await _why(client, owned.job.metadata.namespace, name, nodes, away_only) for name in names]
             member = replace(member, waiting_message="; ".join([*filter(None, words), member.waiting_message]))
+        elif is_held_up(member, now_seconds) and not member.waiting_message:
+            if member.role not in missing:  # five hundred actors have the same volumes
+                missing[member.role] = await _missing(client, owned, member.name, settings)
+            member = replace(member, waiting_message=missing[member.role])
         found.append(member)
     return replace(observed, members=tuple(found))
 
@@ -68,11 +73,32 @@ def is_held_up(member: Member, now_seconds: float) -> bool:
     return placed and now_seconds - member.since_seconds >= HELD_UP_SECONDS
 
 
+async def _missing(client: Client, owned: Owned, member: str, settings: Settings) -> str:
+    """The first Secret or ConfigMap of the pod's volumes that does not exist; its kubelet tells that in an event alone."""
+    volumes, namespace = _volumes(owned, member, settings), owned.job.metadata.namespace
+    sources = [each for volume in volumes for each in (volume, *(volume.get("projected") or {}).get("sources", ()))]
+    for kind, resource in (("secret", SECRETS), ("configMap", CONFIG_MAPS)):
+        for source in [each[kind] for each in sources if each.get(kind) and not each[kind].get("optional")]:
+            name = source.get("secretName") or source.get("name")
+            try:
+                await client.get(resource, namespace, name)
+            except Forbidden:
+                continue
+            except NotFound:
+                return f"{resource.kind} {name} of its volumes does not exist: create it in namespace {namespace}"
+    return ""
+
+
 def _claims(owned: Owned, member: str, settings: Settings) -> Sequence[str]:
-    """Names of the claims that the member's pod mounts: the operator's, and those of podTemplate."""
-    given = users_pod_spec(owned.job, Role.of(member)).get("volumes") or ()
-    found = (each.get("persistentVolumeClaim") for each in (*pod_volumes(owned, member, settings), *given))
+    """Names of the claims that the member's pod mounts."""
+    found = (each.get("persistentVolumeClaim") for each in _volumes(owned, member, settings))
     return [str(each["claimName"]) for each in found if each]
+
+
+def _volumes(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
+    """The member's volumes: the operator's, and those of podTemplate."""
+    given = users_pod_spec(owned.job, Role.of(member)).get("volumes") or ()
+    return [*pod_volumes(owned, member, settings), *given]
 
 
 async def _why(client: Client, namespace: str, name: str, nodes: NodeCache, away_only: bool) -> str:
@@ -86,12 +112,13 @@ async def _why(client: Client, namespace: str, name: str, nodes: NodeCache, away
         return await _where(client, claim, nodes, away_only)
     if away_only:
         return ""
-    if claim["spec"].get("storageClassName") is None:
+    if (chosen := claim["spec"].get("storageClassName")) is None:
         return (
             f"claim {name} names no StorageClass, and the cluster has no default one: mark one as the default "
             f"(kubectl annotate storageclass NAME {_IS_DEFAULT}=true), or make the claim anew with one"
         )
-    return f"claim {name} has no volume: kubectl describe pvc -n {namespace} {name} says why"
+    by = f"of StorageClass {chosen}" if chosen else "(and wants one made by hand: its StorageClass is empty)"
+    return f"claim {name} has no volume {by}: kubectl describe pvc -n {namespace} {name} says why"
 
 
 async def _where(client: Client, claim: Object, nodes: NodeCache, away_only: bool) -> str:

@@ -58,7 +58,8 @@ def merged(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, A
     Differs from Kubernetes where that would lose in silence what was written: a mapping with ``$patch: replace`` counts also
     where the pod has no such field (Kubernetes drops it there), and in an entry of a list, where it replaces the whole list, it
     has to stand alone. ``$retainKeys``, which a null in the place of each other field says, too, and ``$setElementOrder`` and
-    ``$deleteFromPrimitiveList``, which `kubectl apply` writes for itself, are refused. A directive or a null below an entry that is new is left out, as there is nothing for it to act on.
+    ``$deleteFromPrimitiveList``, which `kubectl apply` writes for itself, are refused. A directive or a null below an entry that
+    is new is left out, as there is nothing for it to act on.
     """
     _check_directives(patch, "podTemplate")
     return _mapping(copy.deepcopy(dict(template)), patch, "podTemplate")
