@@ -51,7 +51,7 @@ class Actor:
         self.window: CreditWindow[list[Any]] = CreditWindow()
         self.durable: bool | None = None
         self.acked = -1
-        self.sequence = 0
+        self.sequence = self.least_version = 0
         self.welcome: dict[str, Any] = {}
         self.refused: list[str] = []
         self.next_hello = 0.0
@@ -89,6 +89,7 @@ class Actor:
             wait = 0.0
             self.heard = time.monotonic()
             fields: Any = message.fields
+            self.least_version = fields.get("pv", self.least_version)
             if message.kind == "welcome":
                 self.welcome = dict(fields)
                 self.window.welcome(fields["seq"], fields["credits"])

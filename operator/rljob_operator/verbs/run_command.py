@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rljob.api import read_with_files
 from rljob.api.experiment import is_experiment
-from rljob.api.load import given
+from rljob.api.load import given, repeatable
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -38,6 +38,13 @@ def run(
         ),
     ] = None,
     resume_: Annotated[bool, typer.Option("--resume", help="Resume the run in --run-dir.")] = False,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="PPO or SAC with one actor, taking turns with the learner on the CPU: two runs end with equal weights.",
+        ),
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="On a cluster: wait for the job's end.")] = False,
     timeout: Annotated[
         float | None, typer.Option(min=1, help="On a cluster: longest wait in seconds.", show_default="no limit")
@@ -71,6 +78,10 @@ def run(
     """
     place = Place(namespace, context, kubeconfig)
     with one_line_errors():
+        if deterministic and (resume_ or any(place)):
+            raise UsageError(
+                "--deterministic is for a new run on this machine; it goes without --resume, and without a cluster"
+            )
         if any(place):
             if resume_ or any(each is not None for each in (run_dir, max_seconds, max_actors)):
                 here = "--run-dir, --max-seconds, --max-actors and --resume"
@@ -90,6 +101,8 @@ def run(
         bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": RunConsole()}
         stored = resume_ and run_dir is not None and is_stored_job(file, run_dir) and not set_
         written = {} if stored else given(read_with_files(file, set_ or ()))
+        if deterministic:
+            written = repeatable(written)
         if is_experiment(written):
             code = experiment.start(written, run_dir, resume=resume_, **bounds)
         elif resume_ and run_dir is not None:

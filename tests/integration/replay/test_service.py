@@ -149,6 +149,36 @@ def test_requests_are_answered_together_as_far_as_the_limiter_allows() -> None:
         assert sum(each.fields["parts"] for each in rest) == 2, "each is answered once"
 
 
+def test_in_turns_one_chunk_is_asked_for_when_the_learner_has_learned_from_all_before() -> None:
+    """Each chunk of ten allows one batch more."""
+    limiter = LimiterConfig(1.6, 20, 16.0, insert_step=10, sample_step=16)
+    with serving(config(limiter=limiter, credits=1, in_turns=True)) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
+
+        def credits() -> int:
+            for _ in range(20):
+                actor.step()
+            return actor.window.credits
+
+        def ask(version: int) -> Message:
+            asked = sample(version, (16, 16))
+            return Message("sample", {**asked.fields, "pv": version}, asked.columns)
+
+        actor.send_all(2)
+        assert credits() == 0, "there is enough to learn from, and nobody has learned"
+        learner.subscribe()
+        learner.ask(ask(1), "batch")
+        assert credits() == 0, "the learner computes"
+        for version in (2, 3):
+            learner.client.send(ask(version))
+            assert (credits(), actor.least_version) == (1, version), "by the newest weights"
+            actor.next_heartbeat = 0.0
+            actor.send_all(1)
+            batch = learner.ask(sample(99), "batch")
+            assert batch.fields["steps"] == service.roster.steps_total == actor.sequence * 10
+            assert credits() == 0
+
+
 def test_a_mirror_has_what_every_batch_names() -> None:
     """The ring that a learner fills from mirror messages holds the very transitions that the service has drawn."""
     with serving(config(capacity=Capacity(300))) as service:

@@ -46,6 +46,7 @@ def test_candidates() -> None:
     images = {"convolutional": True, "blocks": True}
     assert candidates("FP32", convolutional=False, blocks=False, native=GPU) == (PLAIN,)
     assert len(candidates("Auto", **images, native=("fp32", "bf16"))) == 6
+    assert candidates("Plain", **images, native=GPU) == (PLAIN,)
     assert not any(plan.half for plan in candidates("Auto", **images, native=FP32))
     assert all(plan.half for plan in candidates("BF16", **images, native=FP32))
     assert not any(plan.space_to_depth for plan in candidates("BF16", convolutional=True, blocks=False, native=GPU))

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,21 @@ def test_a_fork_does_not_wait_for_an_evaluation_that_training_stands_still_for(t
         assert one.state == "Evaluating"
 
 
+def test_nothing_is_learned_once_all_frames_are_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with learner(tmp_path / "own", "Fail") as one:
+        monkeypatch.setattr(one._source, "next", lambda seconds: replace(ready(1.0), played=(100, 400)))
+        one._course.ask({**asked(), "rawFrames": 400})
+        for _ in range(3):
+            one._turn()
+        assert (one.status().updates, one.status().raw_frames_total) == (1, 400)
+        one._course.ask({**asked(), "rawFrames": 401})
+        one._turn()
+        assert one.status().updates == 2
+        one._course.ask({**asked(), "rawFrames": None})
+        one._turn()
+        assert one.status().updates == 3
+
+
 def test_a_fork_is_taken_before_the_weights_of_the_batch_under_way_are_published(tmp_path: Path, donor: Path) -> None:
     with learner(tmp_path / "own", "Fail", forks_from=donor) as one:
         one._learn(ready(1.0))
@@ -166,7 +182,7 @@ def test_entries_of_a_schedule_count_in_order_and_a_resumed_learner_has_those_th
     with learner(tmp_path, "Fail") as one:
         rates = []
         for frames in (0, 99, 100, 300):
-            one.counters.played(frames, frames)
+            one._played = frames, frames
             follows(one, asked(schedule=entries))
             one._follow()
             rates.append((one._updater.learning_rate.at(0), one.status().scheduled or 0))

@@ -153,6 +153,8 @@ class ReplaySession:
         self._window.add(self._sequence, _Encoded(chunk.steps, parts))
         self._held.append(chunk.steps)
         self._sequence += 1
+        if self.least_version is not None:  # such a receiver goes by counts, and hears of steps before it gets them
+            self._next_heartbeat = 0.0
         self.produced_transitions += chunk.steps
         self.bytes_encoded += sum(map(len, parts))
 
@@ -181,10 +183,10 @@ class ReplaySession:
                 sent = self._client.send(hello)
                 self._next_hello = now + (HELLO_RETRY_SECONDS if sent else CONNECT_RETRY_SECONDS)
             return
-        self.send_waiting()
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_INTERVAL_SECONDS
             self._client.send(self._sign_of_life())
+        self.send_waiting()
         in_flight = self.unacknowledged > self.waiting
         if now - self._heard_at > SILENCE_SECONDS or (in_flight and now - self._progress_at > SILENCE_SECONDS):
             log.info("no answer from the %s for %.0f s, saying hello again", self._receiver, SILENCE_SECONDS)

@@ -87,12 +87,15 @@ class Measured:
 def candidates(
     precision: str, *, native: Sequence[Arithmetic], convolutional: bool, blocks: bool
 ) -> tuple[Compute, ...]:
-    """The compute plans that ``precision`` (Auto, FP32, TF32, BF16, FP16) allows and that may be the fastest, plainest first.
+    """The compute plans that ``precision`` (of a manifest) allows and that may be the fastest, plainest first.
 
     ``native``: what the device computes itself, plainest first (``native_arithmetic``). Auto tries all of it but fp16, whose
-    range must be asked for. TF32 and FP16 are of GPUs: a device without them takes fp32. BF16 is obeyed everywhere.
+    range must be asked for. TF32 and FP16 are of GPUs: a device without them takes fp32. BF16 is obeyed everywhere. Plain is one
+    that needs no measurement.
     ``convolutional``: the network has convolutions. ``blocks``: its first one may see blocks of pixels as channels.
     """
+    if precision == "Plain":
+        return (Compute(),)
     plans: list[Compute] = []
     for arithmetic in _allowed(precision, native):
         plans.append(Compute(arithmetic))

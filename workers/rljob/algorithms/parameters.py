@@ -34,7 +34,7 @@ class LearnerParameters(Protocol):
 
     @property
     def precision(self) -> str:
-        """Auto, FP32, TF32, BF16 or FP16."""
+        """Auto, Plain, FP32, TF32, BF16 or FP16."""
 
     @property
     def compile(self) -> bool | None:

@@ -94,6 +94,8 @@ class BuiltIn:
         defaults: fields beside its parameters whose default is another one with it, or that follow from others with it alone
             (`rljob.api.effective`): a value, or what it follows from.
         presets: jobs that it learns.
+        in_turns: fields, by path, with which one actor and the learner wait for each other, so that a run can be repeated; none
+            where they can't.
     """
 
     name: str
@@ -106,3 +108,4 @@ class BuiltIn:
     elsewhere: tuple[str, ...] = ()
     defaults: Mapping[Field, Any] = field(default_factory=dict)
     presets: tuple[Preset, ...] = ()
+    in_turns: Mapping[str, Any] = field(default_factory=dict)

@@ -39,8 +39,13 @@ def live_values(spec: RLJobSpec) -> dict[str, Any]:
 
 
 def wanted(spec: RLJobSpec) -> dict[str, Any]:
-    """What a running learner is to follow, as JSON: the live values, the schedule, and the fork."""
-    return {"live": live_values(spec), **spec.model_dump(mode="json", by_alias=True, include={"fork", "schedule"})}
+    """What a running learner is to follow, as JSON: the live values, the schedule, the fork, and the raw frames to end after."""
+    ends = {"rawFrames": spec.success_policy.raw_frames}
+    return {
+        "live": live_values(spec),
+        **ends,
+        **spec.model_dump(mode="json", by_alias=True, include={"fork", "schedule"}),
+    }
 
 
 def digest(wanted: Mapping[str, Any]) -> str:

@@ -104,6 +104,38 @@ def written_job(document: Mapping[str, Any], overrides: Sequence[Override] = ())
     return given(apply_overrides(document, overrides))
 
 
+_REPEATABLE: dict[str, Any] = {
+    "actors.replicas": 1,
+    "actors.inference": "Local",
+    "actors.precision": "Plain",
+    "autoscaling.mode": "Disabled",
+    "algorithm.precision": "Plain",
+    "algorithm.compile": False,
+    "learner.processes": 1,
+    "learner.accelerator.count": 0,
+    "learner.resources.requests.cpu": "1",
+}
+"""What else depends on a clock, or on the order in which several finish."""
+
+
+def repeatable(written: Mapping[str, Any]) -> dict[str, Any]:
+    """The job as written, changed so that two runs of it on one machine end with equal weights, to the byte. Raises ManifestError
+    where that can't be."""
+    spec = parse_job(written).spec
+    declared, ends, problems = BUILT_IN.get(spec.algorithm.type), spec.success_policy, []
+    in_turns = declared.in_turns if declared is not None else {}
+    if not in_turns:
+        able = " or ".join(each.name for each in BUILT_IN.values() if each.in_turns)
+        why = f"allowed: {able} with --deterministic; other learners take what has come by the clock, so no two runs learn alike"
+        problems.append(Problem("spec.algorithm.type", spec.algorithm.type, why))
+    if ends.raw_frames is None or ends.target_return is not None or ends.metric is not None:
+        why = "allowed: rawFrames alone with --deterministic; evaluations end a run at a moment of the clock"
+        problems.append(Problem("spec.successPolicy", ends.model_dump(by_alias=True, exclude_none=True), why))
+    if problems:
+        raise ManifestError(problems)
+    return apply_overrides(written, [*_REPEATABLE.items(), *in_turns.items()])
+
+
 def parse_job(document: Mapping[str, Any]) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 

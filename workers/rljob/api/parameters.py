@@ -68,8 +68,9 @@ class LearnerParameterSet(ParameterSet):
     """Largest gradient norm; 0 does not clip. SAC clips critics, policy and temperature each."""
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
     """Decay, per update, of the moving average of weights that evaluations use; 0 uses the online weights."""
-    precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
-    """Arithmetic of an update; Auto measures. TF32 and FP16 (with loss scaling) need a GPU; else FP32."""
+    precision: Literal["Auto", "Plain", "FP32", "TF32", "BF16", "FP16"] = "Auto"
+    """Arithmetic of an update; Auto measures. TF32 and FP16 (with loss scaling) need a GPU; else FP32. Plain: FP32,
+    nothing measured."""
     compile: Annotated[Flag | None, UNLEARNED] = None
     """Compile an update. true: torch.compile. Unset: a CUDA graph, or on one machine's CPU compiled short updates, if faster.
     """
@@ -87,8 +88,8 @@ class TransitionParameterSet(LearnerParameterSet):
     """Steps that an actor sends together."""
     publish_interval: Annotated[int, Integer(1)] = 10
     """Updates between two versions of the weights sent to the actors."""
-    prefetch_batches: Annotated[int, Integer(1, 64)] = 2
-    """Batches that the learner requests ahead."""
+    prefetch_batches: Annotated[int, Integer(0, 64)] = 2
+    """Batches that the learner requests ahead. 0, not with IMPALA: actors and learner wait for each other."""
     target_update_tau: Annotated[float, Real(0, 1)] = 0.0
     """Share of the online network (SAC: of the critics) that the target takes over at each update; 0 copies at intervals
     instead."""
@@ -129,7 +130,7 @@ class UnrollParameterSet(LearnerParameterSet):
     unroll_length: Annotated[int, Integer(1, 1000)] = 20
     """Steps of one environment that are sent and learned from as one sequence."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 2
-    """Batches that the learner requests ahead."""
+    """Batches that the learner requests ahead. 0, not with IMPALA: actors and learner wait for each other."""
     publish_interval: Annotated[int, Integer(1)] = 1
     """Updates between two versions of the weights sent to the actors."""
     unroll_queue: UnrollQueue = Field(

@@ -76,7 +76,7 @@ class ActorsSpec(RoleSpec):
     """Environments that one actor steps together."""
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
     """Where actions are computed. Local: in each actor. Central: by the server of spec.inference."""
-    precision: Annotated[Literal["Auto", "FP32", "BF16", "INT8"] | None, WHILE_SUSPENDED] = None
+    precision: Annotated[Literal["Auto", "Plain", "FP32", "BF16", "INT8"] | None, WHILE_SUSPENDED] = None
     """Arithmetic of acting. Unset: the algorithm's precision. Auto: the fastest of FP32, BF16 (if the CPU has it), and INT8 if
     99 % of greedy actions stay the same. INT8: on the CPU, in any case."""
     compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED, UNLEARNED] = "Auto"

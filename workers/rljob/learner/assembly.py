@@ -70,7 +70,8 @@ class ReadyBatch:
     """A batch to learn from, and what is needed to send its new priorities back.
 
     ``batch`` is on the device. ``parts`` and ``drawn``, ``DRAWN`` [B], name its transitions; ``policy_version`` int64[B] is the
-    behaviour version of each, 0 for a random actor. ``least``: the least chance of any of them in a draw.
+    behaviour version of each, 0 for a random actor. ``least``: the least chance of any of them in a draw. ``played``: as of
+    ``Ready``.
     """
 
     batch: TransitionBatch
@@ -81,6 +82,7 @@ class ReadyBatch:
     ready: Any = None
     origins: Sequence[str] = ()
     least: float = 0.0
+    played: tuple[int, int] = 0, 0
 
     def wait(self) -> TransitionBatch:
         """The batch, once the device has it; the host does not wait."""

@@ -44,7 +44,7 @@ def together(shards: int) -> int:
 
 def in_flight(prefetch: int, shards: int) -> int:
     """How many batches are asked for or ready at most: ``prefetch``, or those asked for together and one before them."""
-    return max(prefetch, together(shards) + min(prefetch, 2) - 1)
+    return max(prefetch, together(shards) + min(max(prefetch, 1), 2) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,16 @@ class ReplayClientConfig:
     """Of how many of a batch each shard draws."""
     epoch: int = 0
     """Epoch of the learner; a shard that has heard of a later one refuses it."""
+    version: Callable[[], int] = lambda: 0
+    """Of the weights published last; without prefetch shards are told it."""
 
     def __post_init__(self) -> None:
         if not self.endpoints:
             raise ValueError("a learner needs the sample endpoint of at least one replay shard; it would wait forever")
-        if self.batch_size < 1 or self.prefetch < 1:
-            raise ValueError(f"batch size {self.batch_size} and prefetch {self.prefetch} must be at least 1")
+        if self.batch_size < 1 or self.prefetch < 0:
+            raise ValueError(
+                f"batch size {self.batch_size} must be at least 1, and prefetch {self.prefetch} at least 0"
+            )
 
 
 class ReplayClient(BatchThread[ReadyBatch]):
@@ -100,6 +104,7 @@ class ReplayClient(BatchThread[ReadyBatch]):
                 incarnation,
                 partial(mirror.ring, index) if mirror is not None else None,
                 config.exponent,
+                None if config.prefetch else config.version,
             )
             for index, endpoint in enumerate(config.endpoints)
         ]
@@ -108,11 +113,13 @@ class ReplayClient(BatchThread[ReadyBatch]):
             together(len(config.endpoints)),
             in_flight(config.prefetch, len(config.endpoints)),
         )
-        # beside those asked for or ready: one that the loop computes from, one whose copy may not have finished
+        # Beside those asked for or ready: one that the loop computes from, one whose copy may not have finished. Without prefetch
+        # none: so the next is asked for once the loop has learned from the last.
+        buffers = self._in_flight + (2 if config.prefetch else 0)
         self._staging: BufferRing[Any] = (
-            transition_buffers(config.layout, config.batch_size, self._in_flight + 2, device)
+            transition_buffers(config.layout, config.batch_size, buffers, device)
             if mirror is None
-            else MirrorStagingRing(mirror, config.batch_size, self._in_flight + 2)
+            else MirrorStagingRing(mirror, config.batch_size, buffers)
         )
         self._assemblies: list[Assembly] = []
         self._requests = Requests()
@@ -282,5 +289,6 @@ class ReplayClient(BatchThread[ReadyBatch]):
                 ready=ready,
                 origins=assembly.origins,
                 least=float(assembly.drawn["value"].min()),
+                played=max(session.played for session in self._sessions),
             )
         )

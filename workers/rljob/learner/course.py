@@ -40,6 +40,8 @@ class Course:
     def __init__(self, spec: RLJobSpec, read: Callable[[ForkSpec], Checkpoint]) -> None:
         self._spec, self._read = spec, read
         self.following, self.scheduled = "", 0
+        self.budget = spec.success_policy.raw_frames
+        """After how many raw frames training ends; None where that is not said."""
         self.live = live_values(spec)
         """The live values by which the loop learns."""
         self.forked = ""
@@ -51,6 +53,7 @@ class Course:
     def ask(self, document: Mapping[str, Any]) -> None:
         """Follow what is `wanted` from now on; a checkpoint is read at once. Raises ValueError where the job can't."""
         _, _, _, fork = self._asked = self._taken(document)
+        self.budget = document.get("rawFrames")
         if fork is not None and fork.id not in (self.forked, self.fork and self.fork.id):
             self._begin_to_read(fork)
 

@@ -82,6 +82,8 @@ class Learner:
         self.verdicts = Verdicts(bool(config.started_from))
         self.state = "Starting"
         self.counters = Counters(epoch=epoch)
+        self._played = 0, 0
+        """Steps and raw frames of all actors when the newest batch was put together. What decays, or is due, goes by them."""
         self._mean_return: float | None = None
         self._checkpoint_wanted = self._checkpoint_answered = 0.0
         self._on_turn: Callable[[], None] = lambda: None
@@ -102,6 +104,7 @@ class Learner:
         state.restore(self._updater, found, int(counters["updates"]))
         self.counters.restore(counters)
         self.counters.epoch = epoch
+        self._played = self.counters.steps, self.counters.raw_frames
         self.verdicts.restore(found.manifest.get("evaluations") or [], self._verdict_of_best())
         self._saver.resumed(found, self._updater.updates)
         self._checkpoint_answered = float(found.manifest.get("requested_unix") or 0.0)
@@ -182,9 +185,13 @@ class Learner:
     def _turn(self) -> None:
         self._follow()
         evaluating = self._server.evaluating
-        if evaluating is not None and evaluating.alone:
+        budget = self._course.budget
+        over = (
+            budget is not None and self._leads and self._played[1] >= budget
+        )  # it ends here, not when a controller looks
+        if over or (evaluating is not None and evaluating.alone):
             # The cores belong to its games. Actors stand still, too, once no more experience is taken from them.
-            self.state = "Evaluating"
+            self.state = "Training" if over else "Evaluating"
             self._look_around()
             self.clock.enter("evaluation")
             self._source.idle(STANDS_STILL_SECONDS)
@@ -198,7 +205,7 @@ class Learner:
         """Change what the job's schedule, or its user, asks for by now: between two batches."""
         if not self._leads:
             return
-        change = self._course.turn(self.counters.raw_frames, may_fork=not self._saver.busy)
+        change = self._course.turn(self._played[1], may_fork=not self._saver.busy)
         if change is None:
             return
         if self._in_step is not None:
@@ -234,7 +241,7 @@ class Learner:
         normalizer, due = self._updater.normalizer, not interval
         if normalizer is not None:
             normalizer.take(batch)
-        for priorities, figures in self._updater.updates_from(batch, self.counters.steps):
+        for priorities, figures in self._updater.updates_from(batch, self._played[0]):
             self._versions.updates = self._updater.updates
             self._take_in(self._readback.push((ready, self._updater.updates), priorities, figures))
             if self.counters.epoch != epoch:
@@ -264,6 +271,9 @@ class Learner:
         ready = self._source.next(0.2)
         if self._in_step is not None and not self._leads:
             self.counters.steps, self.counters.raw_frames = self._in_step.counts
+        if ready is not None:
+            self._played = max(self._played, ready.played if self._in_step is None else self._in_step.counts)
+            self.counters.played(*self._played)
         self.clock.enter("other")
         return ready  # type: ignore[no-any-return]
 
@@ -446,7 +456,7 @@ class Learner:
             following=self._course.following,
             scheduled=self._course.scheduled or None,
             fork=self._course.fork,
-            learning_rate=self._updater.learning_rate.at(self.counters.steps),
+            learning_rate=self._updater.learning_rate.at(self._played[0]),
             **self.figures.section(
                 self._source.statuses(),
                 self.clock.seconds(),

@@ -21,7 +21,7 @@ from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_totals import ShardReport
 from rljob.telemetry import timeline
 from rljob.wire import Client, MalformedMessage, Message
-from rljob.wire.schema import drawn_column, drawn_of
+from rljob.wire.schema import Scalar, drawn_column, drawn_of
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +65,11 @@ class ShardSession:
         inc: str,
         new_ring: Callable[[int], SegmentRing] | None = None,
         exponent: float = 0.6,
+        version: Callable[[], int] | None = None,
     ) -> None:
         self.index, self.exponent = index, exponent
+        self._version = version
+        self.played = 0, 0
         self.connection = connection
         self.epoch = 0
         self.status: ShardStatus | None = None
@@ -148,7 +151,10 @@ class ShardSession:
         if self._pending:
             self._pending = [np.concatenate(self._pending)]
             columns["rows"] = self._pending[0]
-        if not self.connection.send(Message("sample", {"req": first, "alpha": self.exponent}, columns)):
+        fields: dict[str, Scalar] = {"req": first, "alpha": self.exponent}
+        if self._version is not None:
+            fields["pv"] = self._version()
+        if not self.connection.send(Message("sample", fields, columns)):
             self._unreachable = True
             return None
         self._pending.clear()
@@ -248,6 +254,7 @@ class ShardSession:
             problem = "a batch named transitions that the mirror does not hold"
         else:
             self._weigh(fields["mass"], fields["error"])
+            self.played = int(fields.get("steps", 0)), int(fields.get("raw", 0))
             self._owing_since, self._alone_seconds = None, SUBSCRIBE_AGAIN_SECONDS
             for request, _ in answered:
                 del self.outstanding[request]

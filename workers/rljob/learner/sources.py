@@ -40,6 +40,10 @@ class Ready(Protocol):
     def origins(self) -> Sequence[str]:
         """Segments that are used for the first time."""
 
+    @property
+    def played(self) -> tuple[int, int]:
+        """Steps and raw frames of all actors when it was put together."""
+
     def wait(self) -> Any:
         """The batch itself, once its copy has been ordered before what the current stream does next."""
 

@@ -87,6 +87,7 @@ class ReadyUnrolls:
     staging: UnrollStaging
     ready: Any = None
     origins: Sequence[str] = ()
+    played: tuple[int, int] = 0, 0
 
     def wait(self) -> UnrollBatch:
         """The batch, once the device has it; the host does not wait."""
@@ -278,7 +279,8 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
         if recording is not None:
             origins = [unroll.origin for unroll in unrolls]
             recording.span("assemble", began, time.perf_counter_ns())
-        self._hand_over(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready, origins))
+        played = self._roster.steps_total, self._roster.raw_frames_total
+        self._hand_over(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready, origins, played))
         return True
 
     def _discard(self) -> None:

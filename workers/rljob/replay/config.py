@@ -33,6 +33,8 @@ class ReplayConfig:
     """Epsilon slots."""
     credits: int = 4
     """Chunks one actor may have on the way."""
+    in_turns: bool = False
+    """Whether actors wait for the learner, as it does for them (``InTurns``)."""
     redis: str | None = None
     """Address of the shard's Redis; None keeps everything in memory only."""
     redis_login: Login = Login()  # noqa: RUF009 - it is frozen
@@ -85,7 +87,7 @@ def config_of(
         ActionSpace(environment.action_sizes, environment.controls),
         environment.lines,
     )
-    shards = replay.shards
+    shards, envs, in_turns = replay.shards, job.spec.actors.envs_per_actor, not algorithm.prefetch_batches
     return ReplayConfig(
         run=redis_keys or job.metadata.name,
         layout=layout,
@@ -102,7 +104,8 @@ def config_of(
         shard=shard,
         exponent=replay.exponent,
         slots=max(1, job.spec.requested_actors),
-        credits=credits_per_actor(job.spec.actors.envs_per_actor),
+        credits=envs if in_turns else credits_per_actor(envs),
+        in_turns=in_turns,
         redis=redis,
         redis_login=redis_login,
         redis_keep_seconds=redis_keep_seconds,

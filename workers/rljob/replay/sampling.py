@@ -2,12 +2,13 @@
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from rljob.ingest.sessions import ByRoom
 from rljob.replay.table import ReplayTable
 from rljob.wire import Message, Server, encode
 from rljob.wire.schema import Scalar, drawn_column, drawn_of
@@ -42,18 +43,28 @@ class Sampling:
     of one socket is the whole consistency argument. A batch therefore waits until the mirror has caught up.
 
     ``epoch`` is that of the latest learner that has subscribed. One of an earlier epoch was superseded: it is refused, and what
-    it was subscribed to ends when the later one begins.
+    it was subscribed to ends when the later one begins. ``version``: of its weights when it last asked, where it tells.
+    ``played``: the steps and raw frames of all actors.
     """
 
-    def __init__(self, server: Server, table: ReplayTable, service: str, shard: int, seed: int) -> None:
+    def __init__(
+        self,
+        server: Server,
+        table: ReplayTable,
+        service: str,
+        shard: int,
+        seed: int,
+        played: Callable[[], tuple[int, int]] = lambda: (0, 0),
+    ) -> None:
         self._server = server
         self._table = table
         self._service = service
         self._shard = shard
         self._generator = np.random.default_rng(seed)
+        self._played = played
         self._subscribers: dict[bytes, _Subscriber] = {}
         self.rejected: Counter[str] = Counter()
-        self.epoch = 0
+        self.epoch = self.version = 0
         self.batches_total = 0
         self.mirrored_total = 0
         self._learner = ""
@@ -66,6 +77,12 @@ class Sampling:
     def samples_wait(self) -> bool:
         """Whether a request waits."""
         return any(subscriber.requests for subscriber in self._subscribers.values())
+
+    @property
+    def drained(self) -> bool:
+        """Whether a request waits that the limiter withholds until more is inserted."""
+        waiting = (subscriber.requests for subscriber in self._subscribers.values() if subscriber.requests)
+        return any(not self._table.limiter.can_sample(requests[0][2]) for requests in waiting)
 
     @property
     def mirror_lags(self) -> bool:
@@ -119,6 +136,7 @@ class Sampling:
             if "rows" in message.columns:
                 self._table.update_priorities(drawn_of(message.columns["rows"]))
             self._table.selector.go_by(alpha)
+            self.version = fields.get("pv", self.version)
             for request, draws in enumerate(message.columns["draws"].tolist(), fields["req"]):
                 self._request(peer, self._subscribers[peer], request, *draws)
 
@@ -202,15 +220,36 @@ class Sampling:
         if not answered:
             return False
         drawn = table.sample([count for _, count in answered], self._generator)
+        steps, raw_frames = self._played()
         fields: dict[str, Scalar] = {
             "req": answered[0][0],
             "parts": len(answered),
             "mass": table.selector.priority_total,
             "error": table.limiter.error,
             "shard": self._shard,
+            "steps": steps,
+            "raw": raw_frames,
         }
         parts = encode(Message("batch", fields, {"rows": drawn_column(drawn)}))
         self.batches_total += len(answered)
         if not self._server.send(peer, parts):
             subscriber.unsent = parts
         return subscriber.unsent is None
+
+
+class InTurns(ByRoom):
+    """Asks for more only once the learner has learned from all that the limiter lets it draw, and then for steps with its newest
+    weights: no clock has a part in what is drawn, or in the weights behind it. Before learning begins, as there is room."""
+
+    def __init__(self, table: ReplayTable, sampling: Sampling) -> None:
+        super().__init__(table)
+        self._limiter, self._sampling = table.limiter, sampling
+
+    @property
+    def least_version(self) -> int:  # type: ignore[override]
+        return self._sampling.version
+
+    def share(self, wanted: Mapping[bytes, int], outstanding: Mapping[bytes, int], turn: int) -> dict[bytes, int]:
+        """As of ``Grants``."""
+        filling = self._limiter.inserted < self._limiter.config.min_size
+        return super().share(wanted, outstanding, turn) if filling or self._sampling.drained else {}

@@ -23,7 +23,7 @@ from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.log_writer import LogWriter
 from rljob.replay.redis_client import connect, in_words
 from rljob.replay.restore import GENERATION_JUMP, pack_weights, patiently, restore_chunks
-from rljob.replay.sampling import Sampling
+from rljob.replay.sampling import InTurns, Sampling
 from rljob.replay.selectors import Prioritized
 from rljob.replay.service_status import ShardParts, describe
 from rljob.replay.table import ReplayTable
@@ -78,7 +78,14 @@ class ReplayService:
         except BaseException:
             self.ingest_server.close()
             raise
-        self.sampling = Sampling(self.sample_server, self.table, self.service, config.shard, config.seed)
+        self.sampling = Sampling(
+            self.sample_server,
+            self.table,
+            self.service,
+            config.shard,
+            config.seed,
+            lambda: (self.roster.steps_total, self.roster.raw_frames_total),
+        )
         self.ingest = Ingest(
             self.ingest_server,
             self.table,
@@ -90,6 +97,7 @@ class ReplayService:
             lambda: self.sampling.epoch,
             config.actor_timeout_seconds,
             partial(read_segment, layout=layout, with_frames=False),
+            InTurns(self.table, self.sampling) if config.in_turns else None,
         )
         self.on_turn: Callable[[], None] = lambda: None
         self._parts = ShardParts(

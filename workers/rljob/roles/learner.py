@@ -338,6 +338,7 @@ def _source(
             importance=replay.importance,
             seed=spec.seed + rank,
             epoch=epoch,
+            version=lambda: versions.version,
         ),
         method.importance_weights,
         device,

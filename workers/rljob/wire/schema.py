@@ -337,13 +337,23 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         # Requests numbered from `req` on, a row of `draws` each (there may be none): how many transitions, how many the limiter
         # counts. `rows`: new priorities, to be taken over before; `alpha`: the exponent to draw by. A batch answers the `parts`
         # oldest requests, first `req`, with their transitions one after the other; `mass` is the sum of all p^alpha and `error`
-        # the limiter's, both after the draw.
+        # the limiter's, both after the draw. `pv`: the version of a learner that takes turns with its actors. `steps` and
+        # `raw`: all that actors had played.
         "sample": _kind(
-            {"req": _COUNT, "alpha": replace(_REAL, optional=True)},
+            {"req": _COUNT, "alpha": replace(_REAL, optional=True), "pv": replace(_COUNT, optional=True)},
             {"draws": _DRAWS, "rows": replace(_DRAWN, optional="rows")},
         ),
         "batch": _kind(
-            {"req": _COUNT, "parts": _SMALL, "mass": _REAL, "error": _REAL, "shard": _NUMBER}, {"rows": _DRAWN}
+            {
+                "req": _COUNT,
+                "parts": _SMALL,
+                "mass": _REAL,
+                "error": _REAL,
+                "shard": _NUMBER,
+                "steps": replace(_COUNT, optional=True),
+                "raw": replace(_COUNT, optional=True),
+            },
+            {"rows": _DRAWN},
         ),
         "stats": _kind({}, _optional({"json": _TEXT})),
         # weights

@@ -42,7 +42,7 @@ class ImpalaParameters(ActorCriticParameterSet):
     correct_off_policy: Flag = True
     """false sets every importance weight of V-trace to 1, to show the cost of policy lag."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 1
-    """Batches that the learner requests ahead."""
+    """Batches that the learner requests ahead. 0, not with IMPALA: actors and learner wait for each other."""
     unroll_queue: UnrollQueue = Field(default_factory=UnrollQueue)
     """Where unrolls wait for the learner."""
 

@@ -143,4 +143,5 @@ DECLARED = BuiltIn(
         ),
     },
     presets=PRESETS,
+    in_turns={"algorithm.ppo.maxPolicyLag": 0},
 )

@@ -70,4 +70,5 @@ DECLARED = BuiltIn(
         (RateLimiter, "min_size"): 5_000,
     },
     presets=PRESETS,
+    in_turns={"algorithm.prefetchBatches": 0, "actors.envsPerActor": 1, "replay.shards": 1},
 )
