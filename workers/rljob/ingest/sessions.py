@@ -71,7 +71,7 @@ class Grants(Protocol):
 class ByRoom:
     """As the limiter of ``table`` allows, to every actor its share."""
 
-    least_version: int | None = None
+    least_version = None
 
     def __init__(self, table: IngestTable) -> None:
         self._table = table

@@ -186,9 +186,8 @@ class Learner:
         self._follow()
         evaluating = self._server.evaluating
         budget = self._course.budget
-        over = (
-            budget is not None and self._leads and self._played[1] >= budget
-        )  # it ends here, not when a controller looks
+        # The last update is this one, whenever a controller looks.
+        over = budget is not None and self._leads and self._played[1] >= budget
         if over or (evaluating is not None and evaluating.alone):
             # The cores belong to its games. Actors stand still, too, once no more experience is taken from them.
             self.state = "Training" if over else "Evaluating"

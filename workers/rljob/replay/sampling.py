@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rljob.ingest.sessions import ByRoom
 from rljob.replay.table import ReplayTable
 from rljob.wire import Message, Server, encode
 from rljob.wire.schema import Scalar, drawn_column, drawn_of
@@ -237,19 +236,19 @@ class Sampling:
         return subscriber.unsent is None
 
 
-class InTurns(ByRoom):
+class InTurns:
     """Asks for more only once the learner has learned from all that the limiter lets it draw, and then for steps with its newest
-    weights: no clock has a part in what is drawn, or in the weights behind it. Before learning begins, as there is room."""
+    weights: no clock has a part in what is drawn, or in the weights behind it. Actors have credits for all of their environments,
+    or none. Before learning begins they play on."""
 
     def __init__(self, table: ReplayTable, sampling: Sampling) -> None:
-        super().__init__(table)
         self._limiter, self._sampling = table.limiter, sampling
 
     @property
-    def least_version(self) -> int:  # type: ignore[override]
+    def least_version(self) -> int:
         return self._sampling.version
 
     def share(self, wanted: Mapping[bytes, int], outstanding: Mapping[bytes, int], turn: int) -> dict[bytes, int]:
         """As of ``Grants``."""
         filling = self._limiter.inserted < self._limiter.config.min_size
-        return super().share(wanted, outstanding, turn) if filling or self._sampling.drained else {}
+        return dict(wanted) if filling or self._sampling.drained else {}
