@@ -42,7 +42,7 @@ class Member:
 
     Attributes:
         since_seconds: when it entered ``phase``; for EXITED the time of its end.
-        incarnation: tells one life of the member from the next (a pod's uid); never used again under the same name.
+        incarnation: tells one life of the member from the next, and from those of all others (a pod's uid).
         ready_seconds: when this life became ready; None where it never did.
         exit_code: of an EXITED member; negative for a signal, as subprocess gives it, or 128 + n, as Kubernetes does.
         asked: the end was asked for by the controller (a drain), so it is no failure whatever the code.

@@ -29,7 +29,7 @@ SAC += """  replay: {rateLimiter: {minSize: 300}, capacity: 10000}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("job", "otherwise"), [(PPO, ("--set", "seed=1", "--deterministic")), (SAC, ())])
+@pytest.mark.parametrize(("job", "otherwise"), [(PPO, ("--set", "seed=7", "--deterministic")), (SAC, ())])
 def test_two_runs_end_with_the_same_weights(
     local_run: Callable[..., LocalRun], tmp_path: Path, job: str, otherwise: tuple[str, ...]
 ) -> None:

@@ -59,6 +59,18 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], RoleProcess]]:
         process.kill()
 
 
+def test_lives_that_begin_in_the_same_moment_are_told_apart(tmp_path: Path) -> None:
+    """While libraries are loaded, all members of a run begin at once; whoever asks them knows them by their lives."""
+    (tmp_path / "logs").mkdir()
+    members = [
+        RoleProcess(name, Role.of(name), [], tmp_path, lambda *how: None, lambda: 1e9)
+        for name in ("actor-0", "learner")
+    ]
+    for member in members:
+        member.start()
+    assert len({member.observe().incarnation for member in members}) == len(members)
+
+
 def reaches(process: RoleProcess, phase: Phase) -> Member:
     def there() -> Member | None:
         member = process.observe()
