@@ -314,9 +314,9 @@ class Learner:
                     total, seen = total + newest.sum(dim=0), seen + len(newest)
                 else:
                     seen = wanted
-                self._source.pass_over(ready)
                 if seen >= wanted and self._source.needs_weights_first:
                     self._begin(total / seen)
+                self._source.pass_over(ready)
                 continue
             if self.counters.version == 0:
                 self._begin(total / max(seen, 1))

@@ -123,7 +123,7 @@ _REMEMBERED = 32
 
 class Iterations:
     """For one thread. ``version``: of the weights published last, 0 before any. ``waiting``: unrolls in the queue, all of
-    which may be learned from."""
+    which may be learned from, or with the loop, which has said nothing of more."""
 
     def __init__(
         self,

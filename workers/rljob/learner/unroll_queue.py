@@ -133,7 +133,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
         self._iterations: Iterations | None = None
         if config.iteration_lag is not None:
             self._iterations = Iterations(
-                config.iteration_lag, config.batch_size, lambda: versions.version, self._table.__len__
+                config.iteration_lag, config.batch_size, lambda: versions.version, self._asked_for_and_here
             )
         self._roster = Roster()
         self._ingest = Ingest(
@@ -155,6 +155,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
         # beside those ready: one that the loop computes from, one whose copy may not have finished
         self._staging = unroll_buffers(config.layout, config.batch_size, config.prefetch + 2, device)
         self._learned = 0
+        self._awaited = False
         self._passed_over = 0
         self._outdated = 0
         self._status = ShardStatus()
@@ -166,6 +167,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
 
     def next(self, timeout_seconds: float) -> ReadyUnrolls | None:
         """The oldest ready batch, or None after ``timeout_seconds`` without one. Give its buffer back after its last update."""
+        self._awaited = True
         batch = self._taken(timeout_seconds)
         self._waker.wake()
         if batch is not None and self._published and batch.epoch != self._epoch:
@@ -253,6 +255,13 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
         finally:
             self._publish(time.monotonic())
             self._server.close()
+
+    def _asked_for_and_here(self) -> int:
+        """Unrolls for the next batch. Before the first weights none is asked for until the loop waits for one, and has read all
+        before: how many are played at random is for the loop to say, and not for how long it takes."""
+        if self._versions.version:
+            return len(self._table)
+        return len(self._table) + (self._table.taken - self._passed_over if self._awaited else self._config.batch_size)
 
     def _note_arrival(self, head: int) -> None:
         """Measure how old the latest unroll is, where one has come since ``head``; in a life of its own, or without weights, it
