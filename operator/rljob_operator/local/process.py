@@ -216,8 +216,8 @@ class RoleProcess:
         return announced.get("metrics_url") or None
 
     def _life(self) -> str:
-        """What tells this life of the process from the next, and from those of others, which may start in the same millisecond; empty
-        before the first."""
+        """What tells this life of the process from the next, and from those of others, which may begin in the same millisecond;
+        empty before the first."""
         return f"{self.name}.{self._lives}.{self._record.started:.3f}" if self._record.started else ""
 
     def kill(self) -> None:

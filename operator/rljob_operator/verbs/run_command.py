@@ -101,6 +101,8 @@ def run(
         bounds: dict[str, Any] = {"max_seconds": max_seconds, "max_actors": max_actors, "console": RunConsole()}
         stored = resume_ and run_dir is not None and is_stored_job(file, run_dir) and not set_
         written = {} if stored else given(read_with_files(file, set_ or ()))
+        if deterministic and is_experiment(written):
+            raise UsageError("--deterministic is for an RLJob; the runs of an RLExperiment go on, or end, by the clock")
         if deterministic:
             written = repeatable(written)
         if is_experiment(written):

@@ -129,7 +129,10 @@ def repeatable(written: Mapping[str, Any]) -> dict[str, Any]:
         why = f"allowed: {able} with --deterministic; other learners take what has come by the clock, so no two runs learn alike"
         problems.append(Problem("spec.algorithm.type", spec.algorithm.type, why))
     if ends.raw_frames is None or ends.target_return is not None or ends.metric is not None:
-        why = "allowed: rawFrames alone with --deterministic; evaluations end a run at a moment of the clock"
+        why = (
+            "allowed: rawFrames alone with --deterministic, as evaluations end a run at a moment of the clock; "
+            "--set spec.successPolicy.targetReturn= removes that"
+        )
         problems.append(Problem("spec.successPolicy", ends.model_dump(by_alias=True, exclude_none=True), why))
     if problems:
         raise ManifestError(problems)
