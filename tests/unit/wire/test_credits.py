@@ -208,17 +208,6 @@ def test_nothing_is_sent_without_a_welcome_or_a_credit(window: CreditWindow[Any]
     assert (window.credits, window.unsent, window.unacknowledged) == (0, 1, 2)
 
 
-def test_a_welcome_lets_go_of_what_was_accepted_and_sends_the_rest_again(window: CreditWindow[Any]) -> None:
-    for sequence in range(4):
-        window.add(sequence, sequence)
-    window.welcome(-1, 4)
-    for sequence in range(4):
-        window.sent(sequence)
-    window.disconnected()
-    assert (window.acknowledge(0, 7), window.credits, window.welcome(1, 2), window.next()) == (1, 0, 1, (2, 2))
-    assert window.unsent == 2
-
-
 def test_chunks_are_numbered_without_gaps_and_only_the_next_one_can_have_been_sent(window: CreditWindow[Any]) -> None:
     window.add(0, None)
     for sequence in (-1, 0, 2):
@@ -273,15 +262,6 @@ def test_the_welcome_of_an_earlier_hello_is_ignored(window: CreditWindow[Any]) -
     assert (window.connected, window.credits, window.unacknowledged) == (False, 0, 1)
     window.welcome(-1, 3, second)
     assert (window.connected, window.credits, window.unacknowledged) == (True, 3, 1)
-
-
-def test_a_restored_ledger_refuses_what_the_log_has() -> None:
-    ledger = CreditLedger(1)
-    ledger.restore("actor-0", "one", 41)
-    ledger.restore("actor-0", "one", 40)
-    assert ledger.hello(b"p", "actor-0", "one") == 41
-    ledger.granted(b"p", 1)
-    assert ledger.receive(b"p", 41) is CreditCheck.DUPLICATE
 
 
 def test_a_window_without_credits_is_a_deadlock_and_refused() -> None:

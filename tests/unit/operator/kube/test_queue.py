@@ -41,18 +41,6 @@ async def test_a_key_is_queued_once_however_often_it_is_added(queue: WorkQueue[s
     assert [await take(queue), await take(queue)] == ["a", None]
 
 
-async def test_a_key_that_a_worker_has_waits_until_it_is_done(queue: WorkQueue[str]) -> None:
-    queue.add("a")
-    assert await take(queue) == "a"
-    queue.add("a")
-    queue.add("a")
-    assert (await take(queue), len(queue._processing)) == (None, 1)
-    queue.done("a")
-    assert await take(queue) == "a"
-    queue.done("a")
-    assert (await take(queue), len(queue._processing)) == (None, 0)
-
-
 async def test_a_busy_key_queues_up_behind_the_others(queue: WorkQueue[str]) -> None:
     for key in ("busy", "a", "b"):
         queue.add(key)
@@ -118,16 +106,6 @@ async def test_what_is_wanted_now_is_not_wanted_again_later(queue: WorkQueue[str
     queue.add_after("c", 0.0)
     queue.add_after("d", -1.0)
     assert [await take(queue) for _ in range(4)] == ["b", "c", "d", None]
-
-
-async def test_a_key_that_becomes_due_while_a_worker_has_it_waits(queue: WorkQueue[str], clock: Clock) -> None:
-    queue.add("a")
-    assert await take(queue) == "a"
-    queue.add_after("a", 1.0)
-    clock.now += 2.0
-    assert await take(queue) is None
-    queue.done("a")
-    assert await take(queue) == "a"
 
 
 async def test_each_failure_waits_twice_as_long_up_to_a_minute(queue: WorkQueue[str], clock: Clock) -> None:
