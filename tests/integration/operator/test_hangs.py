@@ -2,23 +2,16 @@
 
 import os
 import signal
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rljob.telemetry.server import TelemetryServer
 from rljob_operator.local.job_view import running_members
-from rljob_operator.local.substrate import MemberPolls
-from rljob_operator.polls.poll import Alive
 
 from tests.support import slow_game
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.paths import IMPORTABLE
-from tests.support.waiting import eventually, known
 
 pytestmark = pytest.mark.long
 
@@ -128,48 +121,3 @@ def test_a_controller_that_stood_still_itself_blames_nobody(started: Callable[..
         time.sleep(3.0)  # longer than the probes' period and a turn: what it would do wrong it would have done
     assert running_members(run.run_dir) == members
     assert run.job_status.failures == []
-
-
-# ------------------------------------------------------------------------------------------------- the probes themselves
-
-
-@pytest.fixture
-def probes() -> Iterator[MemberPolls]:
-    found = MemberPolls()
-    yield found
-    found.close()
-
-
-def test_a_loop_that_stands_still_beside_a_server_that_answers_is_silence_too(probes: MemberPolls) -> None:
-    with TelemetryServer("actor", 0, dict, lambda: True) as server:
-        probes.watch([Alive("a", server.url)], None)
-        server.beat(60.0)
-        time.sleep(3.0)
-        assert probes.silence("a") is None
-        server.beat(0.0)
-        eventually(lambda: (found := probes.silence("a")) is not None and found.heard_seconds >= 4.0)
-        found = known(probes.silence("a"))
-        assert found.because == "answers, but its loop stands still"
-        assert probes.silence("b") is None, "the next life begins with nothing against it"
-        server.beat(60.0)
-        eventually(lambda: probes.silence("a") is None)
-
-
-def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is_not(probes: MemberPolls) -> None:
-    class Busy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.wfile.write(b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 5\r\n\r\nbusy\n")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    busy = HTTPServer(("127.0.0.1", 0), Busy)
-    threading.Thread(target=busy.serve_forever, daemon=True).start()
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        gone = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        probes.watch([Alive("a", f"http://127.0.0.1:{busy.server_port}"), Alive("b", gone)], None)
-        eventually(lambda: (found := probes.silence("b")) is not None and found.heard_seconds >= 2.0)
-        assert probes.silence("a") is None
-    busy.shutdown()
-    busy.server_close()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from rljob.telemetry.server import TelemetryServer
 from rljob_operator.core.rules.hangs import NAMED_SECONDS
 from rljob_operator.kube.reach import PodNetwork, PodsProxy
 from rljob_operator.polls.poll import (
@@ -155,11 +156,17 @@ def test_a_member_is_asked_at_once_again_until_it_is_named_and_then_as_often_as_
 
 async def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is_none() -> None:
     async with asking() as (shard, poll, _):
-        shard.code, shard.body = 503, "no turn for 61 s"
-        poll.follow("pong", [Alive("a", shard.url)])
-        await until(lambda: because(poll) == STANDS_STILL)
-        shard.body = "busy\n"
-        await until(lambda: not because(poll))
+        with TelemetryServer("actor", 0, dict, lambda: True) as server:
+            server.beat(0.0)
+            poll.follow("pong", [Alive("a", server.url)])
+            await until(lambda: because(poll) == STANDS_STILL)
+            server.beat(60.0)
+            await until(lambda: not because(poll))
+        await until(lambda: bool(because(poll)))
+        shard.code, shard.body = 503, "busy\n"
+        poll.follow("pong", [Alive("b", shard.url)])
+        await until(lambda: shard.asked >= 3)
+        assert not because(poll, "b")
 
 
 def test_a_shard_that_dies_is_named_within_ten_seconds() -> None:

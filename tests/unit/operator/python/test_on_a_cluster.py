@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import rljob
-import yaml
 from aiohttp import web
 from rljob.api.status_model import rfc3339
 from rljob_operator.local.run_folder import ControllerLock
@@ -23,6 +22,8 @@ from rljob_operator.verbs import local_jobs
 
 from tests.support.experiment_runs import RATE, document, experiment_folder
 from tests.support.paths import EXAMPLES
+from tests.unit.operator.kube.fake_api_server import listening
+from tests.unit.operator.kube.test_client_faults import kubeconfig
 
 
 def condition(type: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
@@ -41,9 +42,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.away = 0
-        self.kubeconfig = str(folder / "kubeconfig")
-        self._kubeconfig = Path(self.kubeconfig)
-        self._loop = asyncio.new_event_loop()
+        self.kubeconfig, self._folder = str(folder / "config"), folder
 
     def becomes(self, name: str, state: str, *conditions: dict[str, Any], **status: Any) -> None:
         ready = condition("Ready", "False", state)
@@ -77,37 +76,21 @@ class Cluster:
             {"kind": "Status", "reason": reason, "message": reason, "details": details}, status=code
         )
 
-    def serve(self, up: threading.Event) -> None:
-        async def start() -> web.AppRunner:
-            application = web.Application()
-            application.router.add_route("*", "/{path:.*}", self.answer)
-            runner = web.AppRunner(application, shutdown_timeout=0.1)
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-            document = {
-                "clusters": [{"name": "c", "cluster": {"server": url}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "current-context": "x",
-            }
-            self._kubeconfig.write_text(yaml.safe_dump(document))
+    async def serve(self, up: threading.Event) -> None:
+        async with listening(web.route("*", "/{path:.*}", self.answer)) as url:
+            kubeconfig(self._folder, url, "t")
+            self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
             up.set()
-            return runner
-
-        runner = self._loop.run_until_complete(start())
-        self._loop.run_forever()
-        self._loop.run_until_complete(runner.cleanup())
-        self._loop.close()
+            await self._over.wait()
 
     def end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._over.set)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made, up = Cluster(tmp_path), threading.Event()
-    thread = threading.Thread(target=made.serve, args=(up,), name="api-server")
+    thread = threading.Thread(target=lambda: asyncio.run(made.serve(up)), name="api-server")
     thread.start()
     assert up.wait(10)
     yield made
