@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import os
 import random
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ pytest.register_assert_rewrite("tests.support")  # so that its assertions show t
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # One thread for whoever does not choose a number: many processes compute beside each other here.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Below a test's own folder lie unix sockets, whose paths have 107 bytes: pytest's part of such a path is up to 90 of them.
+if len(os.fsencode(tempfile.gettempdir())) > 12:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/tmp")
 
 TESTS = Path(__file__).parent
 # What torch has compiled for AVX2 (ATEN_CPU_CAPABILITY) is found, without it, by the same key in its cache, which all of a user's

@@ -6,11 +6,13 @@ That none is ever told is looked at wherever ``tests/support/odd_peers.py`` tell
 """
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,16 @@ from rljob.wire import (
 
 from tests.support.sockets import GOODBYE, PULSE, take
 from tests.support.waiting import eventually
+
+
+def has_ipv6() -> bool:
+    """Whether loopback has its address of IPv6, which many containers do without."""
+    with suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 
 
 @pytest.mark.parametrize("transport", ["ipc", "tcp"])
@@ -148,6 +160,7 @@ def ping(hosts: list[str], before: str = "", *command: str) -> None:
     assert done.returncode == 0, done.stderr[-1500:]
 
 
+@needs_ipv6
 def test_every_interface_is_reached_over_both() -> None:
     ping(["127.0.0.1", "[::1]", "localhost"])
 
@@ -163,6 +176,7 @@ def test_where_there_is_only_ipv6_it_is_that() -> None:
     ping(["[::1]", "[fd00::7]"], "", "unshare", "--net", "sh", "-c", IPV6_ONLY + '"$0" "$@"')
 
 
+@needs_ipv6
 def test_a_socket_and_a_page_on_one_address_of_ipv6() -> None:
     own, friend = generate_keys(), generate_keys()
     with Server("tcp://[::1]:*", ServerSecurity(own, frozenset({friend.public}))) as server:

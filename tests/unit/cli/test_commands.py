@@ -208,7 +208,7 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 def test_each_role_gets_its_own_secret_and_the_same_peers(tmp_path: Path) -> None:
     folder = tmp_path / "pong"
     files = [folder / f"{role}.json" for role in ROLES]
-    assert printed("keys", folder).split() == list(map(str, files))
+    assert printed("keys", folder).splitlines() == list(map(str, files))
     assert sorted(folder.iterdir()) == sorted(files)
     assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, *files)] == [0o700, *[0o600] * len(files)]
     loaded = [load_keys(folder / f"{role}.json", role) for role in ROLES]
