@@ -283,7 +283,7 @@ def test_the_inference_server_goes_on_answering(tmp_path: Path, damaged: list[li
     setup = apex()
     server = InferenceServer(f"ipc://{tmp_path}/inference", setup.model(16), Given(setup.weights(1)), 0.01)
     rows = np.zeros((4, *setup.spec.observation_shape), np.float32)
-    state = np.zeros((4, 2, 0), np.float32)
+    state, answers = np.zeros((4, 2, 0), np.float32), list[Any]()
     with (
         running(server.run),
         closing(InferenceClient(Client(server.endpoint), HONEST, setup.spec.columns, 1, compress=False)) as client,
@@ -291,7 +291,8 @@ def test_the_inference_server_goes_on_answering(tmp_path: Path, damaged: list[li
 
         def act() -> None:
             client.submit(0, rows, state)
-            answer_of(client)
+            answers.append(answer_of(client).outputs)
+            np.testing.assert_array_equal(answers[-1], answers[0])
 
         storm(server._server, damaged, act)
         assert server.status()["state"] == "Serving"

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,25 +206,6 @@ def test_a_memory_of_another_network_is_refused(connect: Connect) -> None:
         client.submit(0, observations(0), np.zeros((4, 2, 8), np.float32))
         with pytest.raises(InferenceLost, match=r"state is \[4, 2, 8\]; this network remembers \['n', 2, 16\]"):
             poll_for(client, 15)
-
-
-def test_random_bytes_are_counted_and_disturb_nobody(
-    weights: Given, tmp_path: Path, any_seed: Callable[[int], int], connect: Connect
-) -> None:
-    noise = np.random.default_rng(any_seed(1))
-    server = InferenceServer(f"ipc://{tmp_path}/inference", SETUP.model(), weights, 0.002)
-    with serving(server), zmq.Context.instance().socket(zmq.DEALER) as stranger:
-        stranger.linger = 0
-        stranger.connect(server.endpoint)
-        for size in (0, 1, 17, 600, 5000) * 4:
-            stranger.send_multipart([noise.bytes(size) for _ in range(1 + size % 4)])
-        client = connect(server)
-        for turn in range(5):
-            ask(client, observations(turn))
-            np.testing.assert_allclose(answer_of(client).outputs, expected(observations(turn)), rtol=1e-5, atol=1e-6)
-        eventually(lambda: sum(server.status()["malformed"].values()) == 20)
-        assert stranger.poll(1000), "the stranger is told"
-        assert server.status()["requests_total"] == 5
 
 
 def test_a_lane_holds_one_request(server: InferenceServer, connect: Connect) -> None:

@@ -12,3 +12,9 @@ def threads_as_before() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def compiled_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled here is compared and not timed, and g++ takes as long again to make it fast."""
+    monkeypatch.setenv("TORCHINDUCTOR_DEBUG_COMPILE", "1")

@@ -17,7 +17,6 @@ from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.api.live import digest
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import stored, verify
-from rljob.checkpoints.names import CheckpointProblem
 from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.roles.learner import wanted_since
@@ -198,6 +197,7 @@ def test_what_the_job_can_not_follow_is_refused(tmp_path: Path) -> None:
                 one._course.ask(wrong)
 
 
+@pytest.mark.timeout(240)  # a compiler on a busy machine
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     ("algorithm", "clips"),
@@ -251,18 +251,6 @@ def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Pa
         newest = kept()[0]
         assert newest.name == checkpoint.checkpoint_name(1, 3), "nor does a clock that was set back matter"
         assert verify(newest).manifest["requested_unix"] == asked
-
-
-def test_a_damaged_checkpoint_does_not_verify(tmp_path: Path) -> None:
-    with learner(tmp_path, "Fail") as one:
-        one._learn(ready(1.0))
-        one._save(wait=True)
-    (path,) = stored(tmp_path)
-    content = bytearray((path / checkpoint.TENSORS).read_bytes())
-    content[-1] ^= 1
-    (path / checkpoint.TENSORS).write_bytes(content)
-    with pytest.raises(CheckpointProblem, match="damaged"):
-        verify(path)
 
 
 @pytest.mark.parametrize("note", [{}, {"sinceUnix": "now"}, {"sinceUnix": True}, {"sinceUnix": float("nan")}])
