@@ -66,17 +66,6 @@ def test_every_shard_counts_an_actor_and_its_home_alone_lists_it() -> None:
         roster.alive(Message("alive", {"actor": "actor-0", "inc": "a", "steps": 1 << 60, "raw": 0}, {}), 41.0)
 
 
-def test_a_restarted_service_counts_on_from_what_it_restored(roster: Roster) -> None:
-    roster.steps_total, roster.raw_frames_total = 1000, 4000
-    roster.joined("actor-0", "a", 0, 0.0, known=True)
-    roster.heard(heartbeat(1000), 1.0)
-    assert roster.steps_total == 1000, "these steps are in the restored total"
-    roster.heard(heartbeat(1030), 2.0)
-    roster.joined("actor-1", "new", 1, 2.0, known=False)
-    roster.heard(heartbeat(5, "actor-1", "new"), 2.0)
-    assert (roster.steps_total, roster.raw_frames_total) == (1035, 4140)
-
-
 def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out(roster: Roster) -> None:
     for actor, steps in (("actor-0", 100), ("actor-1", 50)):
         roster.joined(actor, "a", 0, 0.0, known=False)
