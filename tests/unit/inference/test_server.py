@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import zmq
 from rljob.acting import ActorIdentity
 from rljob.algorithms.compute import Arithmetic, Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
