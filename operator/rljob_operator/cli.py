@@ -22,6 +22,7 @@ _STEER: Commands = {
 }
 _LEARNED: Commands = {"export": (LEARNED, "rljob_operator.verbs.export:export")}
 COMMANDS |= {
+    "validate": (MANIFEST, "rljob_operator.verbs.render:validate"),
     "render": (MANIFEST, "rljob_operator.verbs.render:render"),
     "size": (MANIFEST, "rljob_operator.verbs.size:size"),
     "run": (TRAIN, "rljob_operator.verbs.run_command:run"),

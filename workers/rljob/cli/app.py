@@ -24,7 +24,6 @@ Commands = dict[str, tuple[str, str]]
 """Name -> panel of the help, and the command's place: ``module:function``, and ``:class`` where it is not `_Guarded`."""
 COMMANDS: Commands = {
     "examples": (MANIFEST, "rljob.cli.explain:examples"),
-    "validate": (MANIFEST, "rljob.cli.validate:validate"),
     "explain": (MANIFEST, "rljob.cli.explain:explain"),
     "eval": (LEARNED, "rljob.cli.policies:evaluate"),
     "play": (LEARNED, "rljob.cli.policies:play"),

@@ -1,14 +1,13 @@
-"""``rljob validate FILE...``: is this manifest right, and the code that it names; and if not, what would be?"""
+"""Is a manifest right, and the code that it names; and if not, what would be?"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, read_with_files
-from rljob.api.exit_codes import EXIT_INVALID
+from rljob.api import RLJob, dump_manifest, parse_job, read_with_files
 from rljob.api.experiment import WHY_COMMON, is_experiment
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import dump_experiment
@@ -116,9 +115,10 @@ SetOption = Annotated[
 
 
 class Checked(NamedTuple):
-    """A manifest that is right. ``document``: the job in force as YAML; ``lines``: the verdict and what the environment shows and
-    takes; ``notes``: what its author may not expect."""
+    """A manifest that is right. ``written``: the job as written, an experiment's first; ``document``: the job in force as YAML;
+    ``lines``: the verdict and what the environment shows and takes; ``notes``: what its author may not expect."""
 
+    written: dict[str, Any]
     document: str
     lines: tuple[str, ...]
     notes: tuple[str, ...]
@@ -145,49 +145,8 @@ def checked(file: Path, overrides: Sequence[str], *, made: bool) -> Checked:
     alone = f"on a cluster it is refused: {WHY_COMMON}" if apart else ""
     verdict = f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}"
     return Checked(
+        written,
         dump_manifest(job) if experiment is None else dump_experiment(experiment),
         (verdict, *([experiment.in_words] if experiment is not None else ()), *shown),
         tuple(filter(None, (note_on(job.spec), *nulls, alone))),
     )
-
-
-def validate(
-    files: Annotated[list[Path], typer.Argument(help="Manifests to check.", metavar="FILE...", show_default=False)],
-    overrides: SetOption = None,
-    no_environment: Annotated[
-        bool,
-        typer.Option("--no-environment", help="Look the environment up, but do not make it."),
-    ] = False,
-) -> None:
-    """Check manifests without running them: every problem at once, with its place, its value and what is allowed. The file - is
-    standard input.
-
-    Your own parts are checked too: parameters of an algorithm or network, kwargs of an environment's factory. The environment
-    is made once, in its own process. A missing file or package is a problem unless spec.image may contain it.
-
-    Each trial of an RLExperiment is checked with its settings; the environment of the first is made.
-
-    Exit code 0 if all are right, 2 if not. `rljob render FILE --effective` prints the effective job.
-
-    Examples:
-
-        rljob validate pong-vtrace
-
-        rljob validate my.yaml --set actors.replicas=4 --set suspend=true
-    """
-    wrong = False
-    for file in files:
-        try:
-            found = checked(file, overrides or (), made=not no_environment)
-        except PluginProblem as error:
-            wrong = True
-            typer.echo(f"{file}: {error}", err=True)
-        except ManifestError as error:
-            wrong, count = True, len(error.problems)
-            typer.echo(f"{file}: {count} problem{'s' if count > 1 else ''}", err=True)
-            for problem in error.problems:
-                typer.echo(f"  {problem}", err=True)
-        else:
-            typer.echo("\n  ".join((*found.lines, *found.notes)))
-    if wrong:
-        raise typer.Exit(EXIT_INVALID)

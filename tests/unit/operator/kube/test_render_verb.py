@@ -9,6 +9,7 @@ from rljob_operator.cli import app
 from rljob_operator.kube.render import names
 from typer.testing import CliRunner, Result
 
+from tests.support.command_line import refused
 from tests.support.paths import MANIFESTS
 
 from .rendered import CENTRAL, PONG, names_of, owned, worker
@@ -66,3 +67,4 @@ def test_namespace_and_image_are_options() -> None:
 def test_what_makes_no_pod_is_refused_and_nothing_printed(override: str, words: str) -> None:
     result = render(PONG, "--set", override)
     assert (result.exit_code, result.stdout, words in result.stderr) == (2, "", True)
+    assert words in refused("validate", PONG, "--no-environment", "--set", override)
