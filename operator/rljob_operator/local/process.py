@@ -60,6 +60,10 @@ def set_niceness(pid: int, niceness: int) -> None:
             return
 
 
+_LOGIN: Final = ("RLJOB_REDIS_USERNAME", "RLJOB_REDIS_PASSWORD", "RLJOB_REDIS_CA")
+"""Of this process's variables with the names of a role's options, those that a role takes. Its options are its words: others were
+meant for another process, as in a pod of a job, or name a Service (RLJOB_METRICS_PORT=tcp://...)."""
+
 _EXIT_NOT_STARTED = 127
 """The exit code of a process that could not be started, as a shell gives it."""
 _LOADING = "its libraries are being loaded, which may take minutes from a cold disk"
@@ -136,7 +140,7 @@ class RoleProcess:
     def _begin(self) -> None:
         """Start the process, as soon as its libraries are loaded."""
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith("RLJOB_") or name in _LOGIN},
             **variables(self.role),
             **self.peers,
             **({"RLJOB_DEBUG": "1"} if Debug.enabled else {}),

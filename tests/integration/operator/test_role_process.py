@@ -167,6 +167,18 @@ def test_what_can_not_be_started_has_ended_and_says_why(tmp_path: Path) -> None:
     assert "No such file" in member.last_words
 
 
+def test_options_of_roles_that_lie_in_the_shell_reach_none(
+    start: Callable[[str], RoleProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a pod of a job, where `rljob run` may be tried, too."""
+    for name in ("PROTOCOL", "METRICS_PORT", "KEYS", "REDIS_KEYS", "REDIS_PASSWORD"):
+        monkeypatch.setenv(f"RLJOB_{name}", "x")
+    told = "[name for name in os.environ if name.startswith('RLJOB_')]"
+    reaches(start(f"print({told}, flush=True); time.sleep(60)"), Phase.READY)
+    log = tmp_path / "logs" / "actor-0.log"
+    assert eventually(log.read_text) == "['RLJOB_REDIS_PASSWORD']\n"
+
+
 def test_a_pid_that_was_used_again_is_another_process(tmp_path: Path) -> None:
     mine = known(ProcessIdentity.of(os.getpid()))
     assert mine.alive
