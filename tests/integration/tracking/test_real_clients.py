@@ -187,6 +187,16 @@ def test_wandb_is_offline_however_that_was_said(said_by: str, tmp_path: Path, mo
 
 
 @needs_wandb
+def test_disabled_wandb_gets_no_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    run = Run(tmp_path, {"wandb": {}})
+    run.learn(5)
+    run.until(lambda: "disabled by WANDB_MODE" in str(run.state("wandb").get("problem")))
+    assert run.state("wandb")["points"] == 0
+    run.trackers.close(0)
+
+
+@needs_wandb
 def test_wandbs_offline_directory_is_whole_after_a_kill_and_its_own_library_reads_it(
     server: WandbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -368,6 +368,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.tracking={secretRef: {name: keys}}"], "spec.tracking", ["wandb: {}", "or mlflow"]),
     (["spec.tracking.wandb.project=team/pong"], "spec.tracking.wandb.project", ["without '/'"]),
     (["spec.tracking.mlflow={experiment: pong}"], "spec.tracking.mlflow.uri", ["required"]),
+    (["spec.tracking.mlflow.uri=mlflow:5000"], "spec.tracking.mlflow.uri", ['such as "http://mlflow:5000"']),
     (["spec.tracking.mlflow.uri='http://me:secret@mlflow:5000'"], "spec.tracking.mlflow.uri", ["without credentials"]),
     (["spec.failurePolicy.rules.bad-config.action=Retry"], "spec.failurePolicy.rules[0].action", ["FailJob"]),
     (

@@ -8,6 +8,11 @@ from rljob.api.pods import SecretRef
 from rljob.api.types import APIModel, Text
 
 _Word = Text(128, "a name without '/'", r"^[^/\s]([^/\n]*[^/\s])?$")
+_URI = Text(
+    2048,
+    'a tracking URI without credentials, such as "http://mlflow:5000"',
+    r"^[^\s@:]+(:[^\s@0-9][^\s@]*)?$",  # to MLflow "mlflow:5000" is a scheme that it does not know
+)
 
 
 class WandbTracking(APIModel):
@@ -26,7 +31,7 @@ class WandbTracking(APIModel):
 class MLflowTracking(APIModel):
     """A run of MLflow; its client is the extra [mlflow]. Credentials come from MLFLOW_TRACKING_TOKEN and the like."""
 
-    uri: Annotated[str, Text(2048, 'a tracking URI without credentials, such as "http://mlflow:5000"', r"^[^\s@]+$")]
+    uri: Annotated[str, _URI]
     """Address of the tracking server."""
     experiment: Annotated[str, Text(256, "a name", r"^\S(.*\S)?$")] = "rljob"
     """Experiment; created if missing."""

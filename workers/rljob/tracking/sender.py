@@ -100,9 +100,11 @@ def send(
 
 
 def in_words(error: Exception) -> str:
-    """All that an error says, in one line of bounded length. What is in the user's hands needs no name of a type."""
+    """What an error says, in one line of bounded length: its beginning and its end, where clients put the cause. What is in the
+    user's hands needs no name of a type."""
     kind, words = type(error).__name__, " ".join(str(error).split())
-    return (words if isinstance(error, UsageError) else f"{kind}: {words}" if words else kind)[:_LONGEST_PROBLEM]
+    said = words if isinstance(error, UsageError) else f"{kind}: {words}" if words else kind
+    return said if len(said) <= _LONGEST_PROBLEM else f"{said[:100]} ... {said[105 - _LONGEST_PROBLEM :]}"
 
 
 def identity(folder: Path) -> str:

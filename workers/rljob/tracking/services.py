@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from rljob.errors import UsageError
 from rljob.tracking.points import Point
 from rljob.tracking.tracker import TrackedRun, flat
 
@@ -144,10 +145,12 @@ class InWandb:
         asked = run.asked.wandb
         assert asked is not None
         wandb.teardown()  # whatever an attempt before has left
-        offline = wandb.setup().settings.mode in (
-            "offline",
-            "dryrun",
-        )  # by WANDB_MODE, or by `wandb offline` where we are
+        mode = wandb.setup().settings.mode  # by WANDB_MODE, or by `wandb offline` where we are
+        if mode == "disabled":  # its client would take every point and drop it
+            raise UsageError(
+                "it is disabled by WANDB_MODE or `wandb disabled`; WANDB_MODE=offline keeps points for later"
+            )
+        offline = mode in ("offline", "dryrun")
         if offline:
             shutil.rmtree(run.folder / "wandb", ignore_errors=True)
         (run.folder / "wandb").mkdir(exist_ok=True)
