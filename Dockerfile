@@ -66,6 +66,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY workers workers
 COPY operator operator
 COPY manifests/examples manifests/examples
+COPY manifests/zoo manifests/zoo
 COPY examples examples
 RUN /opt/rljob/bin/pip install --no-deps --no-build-isolation --prefix /rljob .
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 from rljob.api import ManifestError
 from rljob.api.document import dump_document, parse_document
-from rljob.api.load import examples
+from rljob.api.examples import examples
 from rljob.api.problems import ABSENT
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError

@@ -14,9 +14,10 @@ from rljob.api import (
     written_job,
 )
 from rljob.api.document import dump_document
+from rljob.api.examples import manifest_file
 from rljob.api.experiment import EXPERIMENT_KIND, is_experiment
 from rljob.api.experiment_check import parse_experiment
-from rljob.api.load import STANDARD_INPUT, manifest_file, read_document
+from rljob.api.load import STANDARD_INPUT, read_document
 from rljob.api.overrides import Override
 from rljob.api.problems import ABSENT, plain
 from rljob.data_plane import require_data_plane

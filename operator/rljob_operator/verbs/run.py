@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally, parse_job
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.examples import ZOO, examples_for
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NOT_SAVED
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.presets.merging import note_on
@@ -94,8 +95,16 @@ def _note(job: RLJob, console: Console) -> None:
     """What a user should know of a new run's manifest."""
     ignored = not_applied_locally(job)
     passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
-    for note in filter(None, (passed_over, note_on(job.spec), _begins(job))):
+    for note in filter(None, (passed_over, note_on(job.spec), _in_zoo(job), _begins(job))):
         say(console, note)
+
+
+def _in_zoo(job: RLJob) -> str:
+    """Which rows of the zoo have settings for an environment that the manifest names without any."""
+    if job.spec.preset is not None or job.spec.algorithm.model_fields_set:
+        return ""
+    rows = [name for name in examples_for(job.spec.environment.id) if name.startswith(ZOO)]
+    return f"the zoo has settings for {job.spec.environment.id}: rljob run {' or '.join(rows)}" if rows else ""
 
 
 def _begins(job: RLJob) -> str:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import typer
 from rljob.api import parse_job, read_with_files, with_code
+from rljob.api.examples import manifest_file
 from rljob.api.exit_codes import EXIT_FAILURE
 from rljob.api.experiment import is_experiment
 from rljob.api.experiment_check import parse_experiment
-from rljob.api.load import given, manifest_file
+from rljob.api.load import given
 
 from rljob_operator.verbs.cluster_jobs import ClusterJobs, has_stopped
 from rljob_operator.verbs.jobs import Place, wait_for

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rljob.api import RLJob, as_found, parse_job, read_manifest, written_job
 from rljob.api.document import dump_document
+from rljob.api.examples import manifest_file
 from rljob.api.experiment import is_experiment
-from rljob.api.load import manifest_file
 from rljob.api.overrides import read_overrides
 from rljob.api.types import quantity
 from rljob.cli.validate import SetOption

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from rljob.api.load import examples
+from rljob.api.examples import examples
 from rljob.cli.app import PANELS
 from rljob.command_errors import one_line_errors
 from rljob.wire.security import ROLES, SecurityProblem, load_keys
@@ -30,13 +30,29 @@ def help_of(*words: str, columns: str = "200") -> str:
 
 @pytest.mark.timeout(300)
 def test_every_example_is_right_by_its_name() -> None:
-    assert {file.resolve() for file in examples().values()} == {*MANIFESTS, *(EXAMPLES / "experiments").glob("*.yaml")}
+    experiments = [*(EXAMPLES / "experiments").glob("*.yaml"), *(EXAMPLES.parent / "zoo").glob("*.yaml")]
+    assert {file.resolve() for file in examples().values()} == {*MANIFESTS, *experiments}
     said = printed("validate", *examples())
     assert said.count(": ok, ") == len(examples())
     assert "cartpole-qr-dqn: ok, qr_dqn.py:QRDQN on CartPole-v1\n" in said
     assert printed("render", GOOD.stem) == GOOD.read_text()
     listed = printed("examples", env={"COLUMNS": "200"})
     assert [name for name in examples() if f" {name} " not in listed] == []
+
+
+def test_examples_of_an_environment() -> None:
+    listed = printed("examples", "--for", "Taxi-v4", env={"COLUMNS": "200"})
+    assert [name for name in examples() if f" {name} " in listed] == [
+        "taxi-apex",
+        "taxi-impala",
+        "zoo/taxi-apex",
+        "zoo/taxi-ppo",
+        "zoo/taxi-vtrace",
+    ]
+    assert "--for Taxi-v3: no example trains in it; did you mean Taxi-v4?" in refused("examples", "--for", "Taxi-v3")
+    assert "`rljob explain preset` lists settings" in refused("examples", "--for", "Zaxxon")
+    said = refused("run", "Taxi-v4")
+    assert "it is an environment, in which these examples train: taxi-apex, taxi-impala, zoo/taxi-apex, zoo/" in said
 
 
 def test_validate_names_every_problem_of_every_file(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
 from os.path import exists
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import BLOCKS
 from rljob.api.document import dump_document, parse_document
 from rljob.api.effective import effective
+from rljob.api.examples import examples, examples_for, manifest_file
 from rljob.api.experiment import model_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.live import live_values, not_live
@@ -24,48 +24,6 @@ from rljob.api.presets.merging import preset_of, value_at, with_preset
 from rljob.api.problems import ABSENT, Location, ManifestError, Problem, nearest, path_of, plain, without_places
 from rljob.api.rules import cross_field_problems
 from rljob.api.structure import misfits, structural_problems, without_nulls
-
-
-@cache
-def examples() -> dict[str, Path]:
-    """Name -> manifest of each example that `rljob run` takes. Their folders are links in a checkout, so no ``**`` finds them."""
-    folder = Path(__file__).parents[1] / "examples"
-    return {file.stem: file for way in ("*", "*/experiments") for file in sorted(folder.glob(f"{way}/*.yaml"))}
-
-
-def manifest_file(path: Path) -> Path:
-    """``path``, or the example of that name where there is no such file."""
-    return path if exists(path) else examples().get(str(path), path)
-
-
-_SKELETON: dict[str, Any] = {
-    "apiVersion": API_VERSION,
-    "kind": KIND,
-    "metadata": {"name": "unnamed"},
-    "spec": {"environment": {"id": "unnamed"}},
-}
-
-
-_OF_SERVERS = frozenset(
-    (
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generateName",
-        "generation",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    )
-)
-"""Fields of metadata that are for an API server alone."""
-
-
-STANDARD_INPUT = "-"
-"""Stands for standard input in the place of a file, as with kubectl."""
 
 
 def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
@@ -93,6 +51,8 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     except OSError as error:
         near = None if exists(file) else nearest(file.stem, [*PRESETS, *examples()])
         hint = f"did you mean {near!r}?" if near else "give the path of a manifest, or a name of `rljob examples`"
+        if trained := examples_for(name):
+            hint = f"it is an environment, in which these examples train: {', '.join(trained)}"
         raise ManifestError([Problem(name, ABSENT, f"cannot be read: {error.strerror or error}; {hint}")]) from None
     document = parse_document(text, name)
     return apply_overrides(document, read_overrides(overrides, document))

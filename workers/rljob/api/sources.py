@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from rljob.api.load import manifest_file, read_document
+from rljob.api.examples import manifest_file
+from rljob.api.load import read_document
 from rljob.api.overrides import Override, apply_overrides, read_overrides
 from rljob.archive import IGNORED, Archive, pack
 from rljob.errors import UsageError

@@ -13,7 +13,8 @@ from rich.table import Table
 from rljob.api import API_VERSION, KIND, PRESETS, EnvironmentParameters, Preset
 from rljob.api.catalogue import Explanation, UnknownField, explained_own, wherever
 from rljob.api.document import dump_document, in_one_line
-from rljob.api.load import examples as shipped
+from rljob.api.examples import by_environment, examples as shipped, examples_for
+from rljob.api.problems import nearest
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -132,8 +133,16 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
-def examples() -> None:
+def examples(
+    for_: Annotated[
+        str,
+        typer.Option("--for", metavar="ID", help="Only those that train in this environment.", show_default="all"),
+    ] = "",
+) -> None:
     """List the examples that come with rljob: whole jobs that `rljob run`, `validate` and `size` take by their names.
+
+    Those that begin with zoo/ are five seeds of settings for one environment; docs/zoo.md has their scores. With `--set seeds=1`
+    one is run.
 
     `rljob render NAME` writes one out, to change it. `rljob explain preset` lists the presets, which a manifest of your own can
     start from.
@@ -142,11 +151,21 @@ def examples() -> None:
 
         rljob examples
 
+        rljob examples --for Pendulum-v1
+
         rljob run cartpole-ppo
 
         rljob render cartpole-ppo > my.yaml
     """
-    heads = ((name, file.read_text().partition("\n#\n")[0]) for name, file in shipped().items())
+    with one_line_errors():
+        names = examples_for(for_) if for_ else list(shipped())
+        if not names:
+            near = nearest(for_, list(by_environment()))
+            hint = (
+                f"did you mean {near}?" if near else "`rljob explain preset` lists settings for kinds of environments"
+            )
+            raise UsageError(f"--for {for_}: no example trains in it; {hint}")
+    heads = ((name, shipped()[name].read_text().partition("\n#\n")[0]) for name in names)
     told = (
         (name, text.replace("\n# ", " ").removeprefix("# ").partition(". ")[0].rstrip(".:")) for name, text in heads
     )
