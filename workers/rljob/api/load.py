@@ -25,6 +25,35 @@ from rljob.api.problems import ABSENT, Location, ManifestError, Problem, nearest
 from rljob.api.rules import cross_field_problems
 from rljob.api.structure import misfits, structural_problems, without_nulls
 
+_SKELETON: dict[str, Any] = {
+    "apiVersion": API_VERSION,
+    "kind": KIND,
+    "metadata": {"name": "unnamed"},
+    "spec": {"environment": {"id": "unnamed"}},
+}
+
+
+_OF_SERVERS = frozenset(
+    (
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    )
+)
+"""Fields of metadata that are for an API server alone."""
+
+
+STANDARD_INPUT = "-"
+"""Stands for standard input in the place of a file, as with kubectl."""
+
 
 def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
     """Read, override (``--set``) and check a manifest. Raises ManifestError with every problem that was found."""
