@@ -17,8 +17,8 @@ from rljob_operator.kube.apiserver.errors import AlreadyExists, Conflict, NotFou
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, Object, Resource
 from rljob_operator.kube.experiment.reconcile import ExperimentReconciler
 from rljob_operator.kube.experiment.runs import Sources
-from rljob_operator.kube.render.experiment_objects import JOURNAL_KEY
 from rljob_operator.kube.render.names import EXPERIMENT_LABEL
+from rljob_operator.kube.render.others import JOURNAL_KEY
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.watch.kept import Kept
 

@@ -33,7 +33,6 @@ from rljob_operator.core.rules import (
     start_and_drain as lifecycle,
     success,
     suspension,
-    timers,
     trends,
     waiting,
 )
@@ -169,7 +168,7 @@ def decide(
         outcome=_outcome(context, now),
         finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not context.alive()),
         notes=notes.between(status, context.status),
-        requeue_seconds=timers.next_look_seconds(context, now),
+        requeue_seconds=deadlines.next_look_seconds(context, now),
     )
 
 
@@ -196,7 +195,7 @@ def _after_the_end(context: ReconcileContext) -> Decision:
         outcome=_outcome(context, Mode.FINISHED),
         finished=True,
         notes=notes.between(before, after),
-        requeue_seconds=timers.next_look_seconds(context, Mode.FINISHED),
+        requeue_seconds=deadlines.next_look_seconds(context, Mode.FINISHED),
     )
 
 

@@ -23,7 +23,7 @@ from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import JOB_FILE, OUTCOME_FILE, STATUS_FILE, RunFolderProblem, holder, read_json
 from rljob_operator.local.spec_store import SpecStore
 
-CONTROLLER: Final = "rljob_operator.verbs.experiment_run"
+CONTROLLER: Final = "rljob_operator.verbs.run_experiment"
 """The module of a run's controller."""
 _MOST_STARTS: Final = 3
 """Starts of a run's controller in one session without a result, before the run counts as failed."""

@@ -38,7 +38,7 @@ from rljob_operator.kube.experiment.journal import Journal
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
-from rljob_operator.kube.view import job_view, pod_logs, policy_pod
+from rljob_operator.kube.view import job_view, policy_pod
 from rljob_operator.local.experiment_folder import became
 from rljob_operator.polls.reach import NoAnswer, Reach
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, listed, no_log, not_there, wait_for
@@ -284,18 +284,18 @@ class ClusterJob:
         """See `Job`."""
         with self._jobs.refusing("list", PODS):
             pods = self._jobs.run(job_view.find_pods(self._client, self._jobs.namespace, self._name))
-        found = pod_logs.chosen(pods, who)
+        found = job_view.chosen(pods, who)
         if not pods:
             raise UsageError(f"{self.place} has no pods now, so it has no logs; see `{self.command('why')}`")
         if not found:
-            raise no_log(who or "", self.place, list(pod_logs.chosen(pods, None)))
+            raise no_log(who or "", self.place, list(job_view.chosen(pods, None)))
         try:
             with self._jobs.refusing("get", "pods/log"):
                 if follow:
-                    self._jobs.run(pod_logs.follow(lambda: self._pods(who), self._client, tail, show))
+                    self._jobs.run(job_view.follow(lambda: self._pods(who), self._client, tail, show))
                 else:
-                    self._jobs.run(pod_logs.show_last(self._client, found, tail, show))
-        except pod_logs.TooMany as problem:
+                    self._jobs.run(job_view.show_last(self._client, found, tail, show))
+        except job_view.TooMany as problem:
             raise UsageError(str(problem)) from None
 
     def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
@@ -364,8 +364,8 @@ class ClusterJob:
         """The pods whose logs are meant, again and again. A server that is away for a moment is waited for."""
         while True:
             with suppress(Unavailable):
-                yield pod_logs.chosen(await job_view.find_pods(self._client, self._jobs.namespace, self._name), who)
-            await asyncio.sleep(pod_logs.LOOK_SECONDS)
+                yield job_view.chosen(await job_view.find_pods(self._client, self._jobs.namespace, self._name), who)
+            await asyncio.sleep(job_view.LOOK_SECONDS)
 
 
 def has_stopped(seen: JobView) -> bool:

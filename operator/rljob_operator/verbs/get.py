@@ -25,7 +25,7 @@ from rljob_operator.verbs.options import (
     jobs_of,
 )
 from rljob_operator.view.job_view import JobView, table
-from rljob_operator.view.top import screen
+from rljob_operator.view.live import screen
 
 
 class Form(enum.StrEnum):

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from rich.console import Console
 from rljob.api import ManifestError, parse_job
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import Problem
+from rljob.command_errors import one_line_errors
 from rljob.sources import keep_sources, to_load, with_files
 
 from rljob_operator.experiments.driver import Driver
@@ -21,9 +23,30 @@ from rljob_operator.local import run_folder
 from rljob_operator.local.experiment_folder import ExperimentFolder, best_of, doing, require_experiment
 from rljob_operator.local.experiment_runs import Runs
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
-from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, ControllerLock, RunFolderProblem
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, JOB_FILE, OUTCOME_FILE, ControllerLock, RunFolderProblem
 from rljob_operator.view.job_view import aligned
 from rljob_operator.view.live import say
+
+
+def main(folder: Path, job: dict[str, Any], max_actors: int | None) -> int:
+    """Run until it is over; the exit code of `rljob run`."""
+    with one_line_errors():
+        return _run(folder, job, max_actors)
+    return 1
+
+
+def _run(folder: Path, job: dict[str, Any], max_actors: int | None) -> int:
+    """Start the run, or go on with what is there of it."""
+    from rljob_operator.verbs import run  # what trains, which a base install lacks
+
+    console = Console(width=200)
+    if (folder / JOB_FILE).is_file():
+        (folder / OUTCOME_FILE).unlink(missing_ok=True)  # that of the rung before
+        return run.go_on(folder, job, max_seconds=None, max_actors=max_actors, console=console)
+    if folder.exists() and not (folder / "checkpoints").exists():
+        shutil.rmtree(folder)  # one that was never begun
+    return run.start(job, folder, max_seconds=None, max_actors=max_actors, console=console)
+
 
 _TURN_SECONDS = 0.25
 _WORDS_SECONDS = 60.0

@@ -10,9 +10,9 @@ from rljob.api.controller_memory import ControllerMemory
 from rljob.api.learner_status import ActorStatus, LearnerStatus
 from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
 from rljob_operator.view.job_view import LOST, JobView, table
+from rljob_operator.view.live import screen
 from rljob_operator.view.reasons import why
 from rljob_operator.view.run_figures import blocked_fraction, stored
-from rljob_operator.view.top import screen
 from rljob_operator.view.words import age, duration, number, percent
 
 FIGURES = {

@@ -12,8 +12,8 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, Object
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.experiment_objects import JOURNAL_KEY, journal_part
 from rljob_operator.kube.render.metadata import is_of
+from rljob_operator.kube.render.others import JOURNAL_KEY, journal_part
 
 PART_BYTES: Final = 100_000
 """A ConfigMap with so much is full. An API server stores all of it anew with each write; of an object of 900 kB a thousand trials

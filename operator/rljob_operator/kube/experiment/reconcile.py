@@ -17,10 +17,9 @@ from rljob_operator.core.conditions.update import ConditionUpdate, false
 from rljob_operator.experiments.driver import Driver
 from rljob_operator.experiments.journal import Entry, JournalProblem
 from rljob_operator.experiments.state import Mismatch
-from rljob_operator.experiments.summary import in_words, summary
+from rljob_operator.experiments.summary import after, conditions, finished, in_words, summary
 from rljob_operator.kube.apiserver.errors import NotFound
 from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, VOLUME_CLAIMS, Object, merge_patch
-from rljob_operator.kube.experiment.conditions import after, conditions, finished
 from rljob_operator.kube.experiment.journal import Journal
 from rljob_operator.kube.experiment.runs import Runs, Sources
 from rljob_operator.kube.job.refusals import in_words as told

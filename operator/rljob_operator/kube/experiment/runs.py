@@ -29,7 +29,7 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object, merge_
 from rljob_operator.kube.job.keys import NameConflict, create
 from rljob_operator.kube.job.members import NODE_LOST, parsed, shown
 from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.render import experiment_objects as render, names
+from rljob_operator.kube.render import names, others as render
 from rljob_operator.kube.render.metadata import Owned, is_of
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings

@@ -202,7 +202,7 @@ _MOST_NOTES: Final = 300
 
 
 async def keep_note(client: Client, owned: Owned, note: Object) -> None:
-    """Store a note (`render.reader.note`) of the job, in the place of its earlier one, where it outlives the job: one ConfigMap
+    """Store a note (`render.others.note`) of the job, in the place of its earlier one, where it outlives the job: one ConfigMap
     has those of all jobs of a name, or of an experiment, and no operator deletes it. Raises whatever `Client` raises."""
     about = owned.job.metadata
     name = names.history(about.labels.get(names.EXPERIMENT_LABEL, owned.name))

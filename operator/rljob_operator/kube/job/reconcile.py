@@ -33,7 +33,7 @@ from rljob_operator.kube.job.waits import is_held_up, settings_of_start, with_cl
 from rljob_operator.kube.reach import has_address
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.names import PodProblem
-from rljob_operator.kube.render.reader import note
+from rljob_operator.kube.render.others import note
 from rljob_operator.kube.render.rendering import offered, settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are

@@ -17,7 +17,7 @@ from rljob_operator.kube.job.children import stored_job
 from rljob_operator.kube.job.members import Pod, current, shown
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.reader import READ_SECONDS, note, only_reads, reader
+from rljob_operator.kube.render.others import READ_SECONDS, note, only_reads, reader
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
@@ -94,7 +94,7 @@ async def fetch_recording(
 
 
 async def noted(client: Client, namespace: str, name: str) -> list[Object]:
-    """The notes (`render.reader.note`) of the jobs of a name, or of the runs of an experiment, that have begun, newest first;
+    """The notes (`render.others.note`) of the jobs of a name, or of the runs of an experiment, that have begun, newest first;
     ``there`` is false for those that are gone."""
     documents = (await client.list(RLJOBS, namespace, label_selector=f"{names.EXPERIMENT_LABEL}={name}")).items
     found = dict[str, Object]()

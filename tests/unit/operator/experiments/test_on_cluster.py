@@ -13,7 +13,7 @@ from rljob_operator.experiments.journal import replayed
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, QuotaExceeded
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, VOLUME_CLAIMS, Resource
 from rljob_operator.kube.experiment import journal
-from rljob_operator.kube.render import experiment_objects as render
+from rljob_operator.kube.render import others as render
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod as pod_of
 from rljob_operator.kube.render.settings import Settings

@@ -9,7 +9,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import children
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.reader import reader
+from rljob_operator.kube.render.others import reader
 from rljob_operator.kube.render.workload import core, workload
 
 from .rendered import CENTRAL, MEMBERS, SECRETS, SETTINGS, owned, pod_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from rljob_operator.kube.view import pod_logs
-from rljob_operator.kube.view.pod_logs import TooMany, chosen, follow, show_last
+from rljob_operator.kube.view import job_view
+from rljob_operator.kube.view.job_view import TooMany, chosen, follow, show_last
 
 from tests.unit.operator.kube.fake_api_server import refuses, served
 from tests.unit.operator.kube.sample_pods import container, running_pod
@@ -125,7 +125,7 @@ async def test_following_begins_cut_streams_anew_and_takes_in_new_pods(monkeypat
 
 
 async def test_too_many_logs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_logs, "MOST", 2)
+    monkeypatch.setattr(job_view, "MOST", 2)
     async with served(refuses(404)) as (_, client):
         with pytest.raises(TooMany, match="4 logs at once; at most 2"):
             await show_last(client, chosen(ALL, None), 3, Shown())

@@ -8,7 +8,7 @@ import pytest
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.reader import only_reads, reader
+from rljob_operator.kube.render.others import only_reads, reader
 from rljob_operator.kube.render.template import PodTemplateProblem
 from rljob_operator.kube.render.volumes import checkpoints_are
 
