@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rljob.child import beginning_servers
 from rljob.files import recover, remove, replace, replacing
 
 
@@ -83,3 +85,13 @@ def test_a_folder_or_a_file_is_removed(tmp_path: Path) -> None:
     for name in ("folder", "file"):
         remove(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sockets_of_multiprocessing_are_where_a_path_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As below macOS's TMPDIR, or a test's."""
+    long = tmp_path / ("a" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with beginning_servers():
+        assert tempfile.gettempdir() == "/tmp"
+    assert tempfile.gettempdir() == str(long)

@@ -11,6 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -76,14 +77,21 @@ def become(title: str, module: str, *arguments: Any) -> None:
 
 
 @contextmanager
-def safe_path() -> Iterator[None]:
-    """multiprocessing's servers that begin within look for no module in the current folder, as no `Child` does. Their forks have
-    `SAFE_PATH` in their environment, and take it out."""
-    os.environ[SAFE_PATH] = "1"
+def beginning_servers() -> Iterator[None]:
+    """multiprocessing's servers that begin within have their sockets where a path is short enough. They look for no module in the
+    current folder, as no `Child` does; forks have `SAFE_PATH` in their environment for that, and take it out."""
+    from rljob.files import (
+        parent_of_sockets,  # as a program this file knows no other until its order says where they are
+    )
+
+    before, tempfile.tempdir = tempfile.tempdir, parent_of_sockets()
+    if not sys.flags.safe_path:
+        os.environ[SAFE_PATH] = "1"
     try:
         yield
     finally:
-        del os.environ[SAFE_PATH]
+        os.environ.pop(SAFE_PATH, None)
+        tempfile.tempdir = before
 
 
 def _importable() -> list[str]:

@@ -129,14 +129,16 @@ class NoSocketFolder(UsageError):
     """There is no folder for temporary files that can be used; the message says why."""
 
 
+def parent_of_sockets() -> str:
+    """The folder for temporary files (``TMPDIR``), or /tmp where its path is too long for a socket in a folder of it."""
+    parent = tempfile.gettempdir()
+    return parent if len(os.fsencode(parent)) <= LONGEST_PATH_BYTES - _ROOM_BYTES else "/tmp"
+
+
 def socket_folder(prefix: str) -> Path:
-    """A new folder for this user alone: below the one for temporary files (``TMPDIR``), or below /tmp where its path is too
-    long for a socket in it. Raises NoSocketFolder."""
+    """A new folder for this user alone, in the one for sockets. Raises NoSocketFolder."""
     try:
-        parent = tempfile.gettempdir()
-        if len(os.fsencode(parent)) > LONGEST_PATH_BYTES - _ROOM_BYTES:
-            parent = "/tmp"
-        return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=parent_of_sockets()))
     except OSError as error:
         raise NoSocketFolder(
             f"no folder for unix sockets: {error}; set TMPDIR to one that can be written and has a short path"

@@ -21,6 +21,7 @@ import gymnasium
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import _async_worker
 
+from rljob.child import beginning_servers
 from rljob.envs.base import EnvironmentProblem, seed_generators
 from rljob.loading import short
 
@@ -53,14 +54,15 @@ class ProcessVector(AsyncVectorEnv):
         # No module of a user's, which may begin threads; workers need not load what is loaded here.
         multiprocessing.set_forkserver_preload(["rljob.api", "rljob.envs.single", __name__])
         try:
-            super().__init__(
-                makers,
-                shared_memory=True,
-                context="forkserver",
-                daemon=False,  # a simulator may have processes of its own
-                worker=functools.partial(_work, seed),
-                autoreset_mode=AutoresetMode.SAME_STEP,
-            )
+            with beginning_servers():
+                super().__init__(
+                    makers,
+                    shared_memory=True,
+                    context="forkserver",
+                    daemon=False,  # a simulator may have processes of its own
+                    worker=functools.partial(_work, seed),
+                    autoreset_mode=AutoresetMode.SAME_STEP,
+                )
         except Exception as error:  # noqa: BLE001 (workers that were begun have to end)
             self._fail(error)
 

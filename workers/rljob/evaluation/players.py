@@ -13,7 +13,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -76,7 +75,7 @@ class Players:
         for number in range(1, processes):
             ours, theirs = context.Pipe()
             process = context.Process(target=_help, args=(policy, places, epsilon, theirs), name=f"player-{number}")
-            with child.safe_path() if not sys.flags.safe_path else contextlib.nullcontext():
+            with child.beginning_servers():
                 process.start()
             theirs.close()
             self._helpers.append(ours)
