@@ -15,8 +15,8 @@ from rljob.algorithms.batches import LossResult, Observation, TransitionBatch
 from rljob.api import ApeXDQNParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import Decision, Segment, SegmentLayout
-from rljob.experience.builders import TransitionBuilder
 from rljob.experience.ring import SegmentRing
+from rljob.experience.transitions_and_unrolls import TransitionBuilder
 from rljob.learner.optim.updater import TransitionUpdater
 from rljob.learner.staging import transition_buffers
 from rljob.observation import each

@@ -3,9 +3,9 @@
 from typing import Any
 
 from rljob.experience.builder import SegmentBuilder
-from rljob.experience.builders import TransitionBuilder, UnrollBuilder
 from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED, ColumnRole, Decision
 from rljob.experience.segment import InvalidSegment, Segment, SegmentLayout, transition_layout, unroll_layout
+from rljob.experience.transitions_and_unrolls import TransitionBuilder, UnrollBuilder
 
 
 def make_builder(layout: SegmentLayout, *args: Any, **named: Any) -> SegmentBuilder:
