@@ -108,6 +108,17 @@ def test_a_server_that_hangs_is_down_and_then_refilled(
         assert service.table.items == expected
 
 
+def test_a_server_that_lost_its_keys_between_two_writes_is_refilled(server: Any, admin: Any) -> None:
+    """As one that was restarted while nothing was written: a client replaces its connection and says nothing."""
+    with serving(config(redis=str(server.socket))) as service:
+        actor = sent(service, 10)
+        admin.flushall()
+        actor.send_all(5)
+        eventually(lambda: redis_of(service).failures_total == 1, "noticed")
+        reaches(service, "Durable", actor)
+        assert_log_equals_table(service, admin)
+
+
 @pytest.mark.parametrize(
     ("broken", "mended", "said"),
     [

@@ -9,6 +9,7 @@ Keys of shard k of run id, all under ``run:{id}:shard:{k}:``
 ``counted``        string  how much of each life of an actor is in the totals of steps and raw frames, as JSON
 ``seen``           hash    actor -> its incarnation, the highest sequence number accepted from it, and its transitions
 ``prio``           string  snapshot of sampling weights, LZ4
+``commits``        string  how many transactions have written all of this
 ``owner``          string  the service that may write
 =================  ======  ===========================================================================================
 
@@ -37,7 +38,7 @@ from redis.exceptions import WatchError
 from rljob.ingest.roster import Counted
 from rljob.ingest.sessions import Accepted
 from rljob.ingest.table import Lease
-from rljob.replay.redis_client import check_server
+from rljob.replay.redis_client import LostWrites, check_server
 from rljob.strict_json import dumps
 from rljob.wire import MalformedMessage, RawMessage, decode_header
 
@@ -134,6 +135,8 @@ class ChunkLog:
         """How often `renew` is to be called; None where nothing expires."""
         self._expires_seconds = keep_seconds + keep_seconds // 4 or None
         self._checked = False
+        self._commits: int | None = None
+        """Transactions since the log was begun, as Redis counts them; None where that is not known."""
 
     def take_over(self) -> None:
         """Become the one service that may write; a predecessor's next commit raises ``OwnerLost``.
@@ -179,11 +182,15 @@ class ChunkLog:
         """All keys but the chunks, the leases, which end by themselves within seconds, and the owner."""
         return [
             self._run + "episodes",
-            *(self._shard + name for name in ("log", "counters", "counted", "seen", "prio")),
+            *(self._shard + name for name in ("log", "counters", "counted", "seen", "prio", "commits")),
         ]
 
     def commit(self, commit: Commit) -> None:
-        """Write all of a commit or nothing. Raises ``OwnerLost``; after other errors the outcome is unknown."""
+        """Write all of a commit or nothing. Raises ``OwnerLost``; after other errors the outcome is unknown.
+
+        A client replaces a connection that was closed between two commits and says nothing. So Redis counts the commits: one that
+        began again from an older snapshot, or lost its keys, has not counted the last, which is ``LostWrites``.
+        """
         checked, self._checked = self._checked, False
         try:
             if not checked:
@@ -225,8 +232,10 @@ class ChunkLog:
             if not owned:
                 pipe.set(shard + "owner", self.owner)
             if commit.clear:
-                pipe.delete(shard + "counters", shard + "counted", shard + "seen")
-                self._counted = None
+                pipe.delete(shard + "counters", shard + "counted", shard + "seen", shard + "commits")
+                self._counted, self._commits = None, 0
+            pipe.incr(shard + "commits")
+            counting = len(pipe) - 1
             if commit.evicted:
                 pipe.delete(*(shard + f"chunk:{generation}" for generation in commit.evicted))
                 pipe.hdel(shard + "log", *map(str, commit.evicted))
@@ -262,7 +271,11 @@ class ChunkLog:
             if self._expires_seconds is not None:
                 for key in (shard + "owner", *self._whole_keys):
                     pipe.expire(key, self._expires_seconds)
-            pipe.execute()
+            before, self._commits = self._commits, None
+            commits = int(pipe.execute()[counting])
+        if before is not None and commits != before + 1:
+            raise LostWrites(f"Redis has {commits:,} of {before + 1:,} writes: it was restarted, or keys were removed")
+        self._commits = commits
         if commit.state is not None:
             self._counted = commit.state.counted
 

@@ -15,6 +15,10 @@ OLDEST_SERVER: Final = (6, 2)
 """Oldest release of a Redis of the user's own. The one beside a shard has to be newer, for the way in which it ends."""
 
 
+class LostWrites(redis.RedisError):
+    """The server does not hold what was written last."""
+
+
 class UnsuitableServer(redis.RedisError):
     """A server that can hold no log; the text says why, and what to use instead."""
 
@@ -82,7 +86,7 @@ def check_server(client: Redis) -> None:
 
 def in_words(error: redis.RedisError) -> str:
     """What an error of Redis means for the job's user, and where it is known, how to mend it; one line."""
-    if isinstance(error, UnsuitableServer):
+    if isinstance(error, UnsuitableServer | LostWrites):
         return str(error)
     text = (str(error).splitlines() or [""])[0] or type(error).__name__
     if isinstance(error, redis.TimeoutError):
