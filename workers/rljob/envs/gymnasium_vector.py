@@ -2,8 +2,8 @@
 
 Three kinds of vector environment can keep the SAME_STEP rule exactly: those that follow it themselves (Gymnasium's Sync
 and Async, a user's own), those whose automatic reset is off and that reset single rows on request
-(``AutoresetMode.DISABLED`` with ``options={"reset_mask": ...}``), and those whose rows ``rows.py`` knows how to reset
-(Gymnasium's CartPole). One that resets at the *next* step spends a dummy step on it, in which all other rows move on: the
+(``AutoresetMode.DISABLED`` with ``options={"reset_mask": ...}``), and Gymnasium's CartPole, whose rows `row_reset` knows
+how to reset. One that resets at the *next* step spends a dummy step on it, in which all other rows move on: the
 first observation of the new episode then comes one step too late to be returned with the end of the old one, and a dummy
 step handed out as a transition would poison the replay. Such an environment is refused.
 """
