@@ -12,7 +12,7 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS,
 from rljob_operator.kube.job.members import UNSCHEDULED_SECONDS
 from rljob_operator.kube.job.status_writer import SELDOM_SECONDS
 from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.job.waits import with_claims
+from rljob_operator.kube.job.waits import HELD_UP_SECONDS, with_claims
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import (
@@ -74,13 +74,14 @@ WAITING: dict[str, tuple[str, Object, Object | None, list[str]]] = {
 
 @pytest.mark.parametrize(("member", "spec", "of_user", "words"), WAITING.values(), ids=WAITING)
 async def test_what_a_claim_waits_for_is_said_with_what_to_do(
-    viewer: Client, run: Run, kubelet: Kubelet, namespace: str,
+    viewer: Client, clock: Clock, run: Run, kubelet: Kubelet, namespace: str,
     member: str, spec: Object, of_user: Object | None, words: list[str],
 ) -> None:  # fmt: skip
     if of_user is not None:
         await viewer.create(VOLUME_CLAIMS, {**of_user, "metadata": {**of_user["metadata"], "namespace": namespace}})
     await run.begin(viewer, written(namespace, "pong", **spec))
     await say_unscheduled(viewer, namespace, await kubelet.pod("pong", member))
+    clock.seconds += HELD_UP_SECONDS + 1.0
     await run.turn(viewer, "pong")
     status = await status_of(viewer, namespace, "pong")
     kind = {"learner": "LearnerReady", "replay-0": "ReplayReady"}[member]
@@ -141,7 +142,14 @@ async def bind(viewer: Client, namespace: str, claim: str) -> None:
 
 @pytest.mark.parametrize("words", [ELSEWHERE, TAINTED], ids=["elsewhere", "tainted"])
 async def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_that_gives_it_up(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str, away: str, words: str
+    viewer: Client,
+    clock: Clock,
+    client: BreakingClient,
+    kubelet: Kubelet,
+    run: Run,
+    namespace: str,
+    away: str,
+    words: str,
 ) -> None:
     """Whether it comes back can't be told: what the shard holds is its user's."""
     await run.begin(viewer, written(namespace, "pong"))
@@ -149,6 +157,7 @@ async def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_th
     await bind(viewer, namespace, "pong-replay-0")
     pod = await kubelet.pod("pong", "replay-0")
     await say_unscheduled(viewer, namespace, pod, words)
+    clock.seconds += HELD_UP_SECONDS + 1.0
     await run.settle(viewer, "pong")
     status = await status_of(viewer, namespace, "pong")
     for kind in ("ReplayReady", "Ready"):

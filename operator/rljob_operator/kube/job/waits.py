@@ -35,7 +35,7 @@ _ABOUT_A_CLAIM: Final = re.compile(r"persistent ?volume|volume node affinity", r
 """Parts of the scheduler's message, where a claim is what keeps a pod from a node."""
 _HOLDERS: Final = (Role.REPLAY, Role.LEARNER)
 HELD_UP_SECONDS: Final = 30.0
-"""A pod that has had a node for so long and does not come up may lack a Secret of its job."""
+"""What waits for its volumes for so long, or has a node and does not come up, may lack something that its user has to give."""
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """On a claim that waited for its first pod: the node that the scheduler chose then."""
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -49,7 +49,7 @@ async def with_claims(
     pod does not come up for want of a Secret or ConfigMap with one about that."""
     found, missing = [], dict[Role, str]()
     for member in observed.members:
-        if _waits(member):
+        if _waits(member, now_seconds):
             away_only = member.waiting is not None and not _ABOUT_A_CLAIM.search(member.waiting_message)
             names = _claims(owned, member.name, settings)
             words = [await _why(client, owned.job.metadata.namespace, name, nodes, away_only) for name in names]
@@ -62,9 +62,10 @@ async def with_claims(
     return replace(observed, members=tuple(found))
 
 
-def _waits(member: Member) -> bool:
-    starts = member.role in _HOLDERS and member.phase is Phase.STARTING
-    return starts and not member.placed and bool(member.waiting_message)
+def _waits(member: Member, now_seconds: float) -> bool:
+    """For longer than a volume takes to be made: a claim that is about to be bound is not asked for at each turn."""
+    starts = member.role in _HOLDERS and member.phase is Phase.STARTING and not member.placed
+    return starts and bool(member.waiting_message) and now_seconds - member.since_seconds >= HELD_UP_SECONDS
 
 
 def is_held_up(member: Member, now_seconds: float) -> bool:
