@@ -7,6 +7,7 @@ against a target that lies so many of their standard deviations below their mean
 
 ``passed_wrongly``: share of verdicts that say before the last game that the mean of all games reaches the target, and it does
 not. ``passed``, ``all_games_pass``: share that pass, early or by all games; and that of verdicts which always play all.
+``games``, ``games_given_up``: the mean number in those that passed, and in the others.
 """
 
 import argparse
@@ -40,13 +41,13 @@ class Policy:
 
 @dataclass(frozen=True)
 class Shares:
-    """Of many verdicts. games: the mean number in those that passed; None where none did."""
+    """Of many verdicts. games: the mean number in those that passed, games_given_up: in the others; None without any."""
 
     all_games_pass: float
     passed: float
     passed_wrongly: float
-    given_up_wrongly: float
     games: float | None
+    games_given_up: float | None
 
 
 def policies() -> dict[str, Policy]:
@@ -58,32 +59,32 @@ def policies() -> dict[str, Policy]:
 def judged(policy: Policy, target: float, draws: int, random: np.random.Generator, bounds: Bounds | None) -> Shares:
     """The verdicts on ``draws`` evaluations, where ``bounds`` are known."""
     returns = random.choice(policy.returns, (draws, EPISODES))
-    above, below = _sides(returns, target, bounds)
-    passed, given_up = _first(above), _first(below)
-    all_games, early = returns.mean(1) >= target, passed < np.minimum(given_up, EPISODES)
+    proven, given_up = _first(_proven(returns, target, bounds)), _first(_means(returns) < target)
+    all_games, early = returns.mean(1) >= target, proven < np.minimum(given_up, EPISODES)
     passes = early | (all_games & (given_up == EPISODES))
+    played = np.minimum(proven, given_up)
     return Shares(
         float(all_games.mean()),
         float(passes.mean()),
         float((early & ~all_games).mean()),
-        float(((given_up < passed) & all_games).mean()),
-        float(passed[passes].mean()) if passes.any() else None,
+        float(played[passes].mean()) if passes.any() else None,
+        float(played[~passes].mean()) if not passes.all() else None,
     )
 
 
-def _sides(
-    returns: NDArray[np.float64], target: float, bounds: Bounds | None
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """After each game: whether the interval is above the target, and whether it is below."""
+def _means(returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    return returns.cumsum(1) / np.arange(1, EPISODES + 1)
+
+
+def _proven(returns: NDArray[np.float64], target: float, bounds: Bounds | None) -> NDArray[np.bool_]:
+    """After each game: whether it is proven that the mean of all reaches the target."""
     if bounds is not None:
-        above = capital(returns - bounds[0], target - bounds[0], EPISODES)
-        below = capital(bounds[1] - returns, bounds[1] - target, EPISODES)
-        return np.maximum.accumulate(above, 1) >= 0, np.maximum.accumulate(below, 1) >= 0
+        return np.maximum.accumulate(capital(returns - bounds[0], target - bounds[0], EPISODES), 1) >= 0
     games = np.arange(1, EPISODES + 1)
-    mean = returns.cumsum(1) / games
+    mean = _means(returns)
     spread = np.sqrt(np.maximum((returns**2).cumsum(1) - games * mean**2, 0) / np.maximum(games - 1, 1))
     radius = spread * np.array([deviations(max(each, LEAST_GAMES)) for each in games])
-    return (mean - radius >= target) & (spread > 1e-6), mean + radius < target
+    return (mean - radius >= target) & (spread > 1e-6)
 
 
 def _first(side: NDArray[np.bool_]) -> NDArray[np.int64]:

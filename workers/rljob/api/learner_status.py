@@ -70,9 +70,9 @@ VERDICT_LEVEL: Final = 0.99
 """Probability with which a verdict that is decided before its last game is right, however early that is."""
 
 
-def in_words(bound: float | None, side: str = "least") -> str:
-    """A bound of a mean return, to stand behind the mean; empty where there is none."""
-    return "" if bound is None else f", at {side} {bound:.4g} with {VERDICT_LEVEL * 100:g} %"
+def in_words(bound: float | None) -> str:
+    """What a mean return is at least, to stand behind the mean; empty where nothing is sure."""
+    return "" if bound is None else f", at least {bound:.4g} with {VERDICT_LEVEL * 100:g} %"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +99,7 @@ class Verdict(Document):
     finished: Flag = True
     """False where it was given up early, which makes it no verdict."""
     bound: Annotated[Number | None, LEFT_OUT] = None
-    """Where it was decided before its last game: the mean of all is at least this with ``VERDICT_LEVEL``, at most this where it
-    was given up."""
+    """Where it was decided before its last game: the mean of all is at least this with ``VERDICT_LEVEL``."""
     metrics: Numbers = field(default_factory=dict)
     """What the environment itself reports of its games: the mean of each number over those that have it."""
     metric_games: Numbers = field(default_factory=dict)
@@ -111,7 +110,7 @@ class Verdict(Document):
     @property
     def how_sure(self) -> str:
         """The bound in words, to stand behind the mean; empty where all games were played."""
-        return in_words(self.bound, "least" if self.finished else "most")
+        return in_words(self.bound)
 
     @property
     def rank(self) -> tuple[bool, float]:

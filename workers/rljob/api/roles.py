@@ -113,7 +113,7 @@ class EvaluatorSpec(RoleSpec):
     """Least and most return of one game, [low, high]. Without bounds an early verdict assumes returns that are about normal.
     Unset: known for Pong and CartPole."""
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED, UNLEARNED] = 300
-    """Time between the starts of two evaluations; if training paused, from the end of the last one."""
+    """Time between the starts of two evaluations; on one machine from the end of the last one."""
     trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED, UNLEARNED] = None
     """Mean training return, of at least ten games, from which evaluations start. Unset: at once."""
     environment: Annotated[EvaluatorEnvironment | None, WHILE_SUSPENDED] = None

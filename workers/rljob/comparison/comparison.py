@@ -53,8 +53,7 @@ def notes_on(groups: Sequence[Group], mixed: Sequence[str], targets: Sequence[Ta
         yield f"Still running, so their newest verdict is not their last: {_named(going_on)}."
     if given_up := [run for run in runs if run.given_up]:
         yield (
-            f"The newest evaluation was given up early, as the target was out of its reach, and counts with the games that had "
-            f"ended by then, the shorter ones first: {_named(given_up)}."
+            f"The newest evaluation was given up early, below its target, and counts with its first games: {_named(given_up)}."
         )
     if any(group.solved for group in groups) and any(run.targets for run in runs):
         yield "A run ends with the verdict that reaches its target: what it took to get there tells more than the verdict itself."

@@ -1,15 +1,16 @@
-"""Verdicts and their way to the learner: each is kept until the learner has noted it. And what the games so far say of the mean
-over all games of an evaluation: an interval that holds at every stop.
+"""Verdicts and their way to the learner: each is kept until the learner has noted it. And what the games so far prove of the mean
+over all games of an evaluation: a bound that holds at every stop.
 
-A verdict asks whether the mean of N games reaches a target. It is decided as soon as the interval is on one side. One that is
-looked at after every game must not be right at each look alone, but at all together.
+A verdict asks whether the mean of N games reaches a target. It is decided as soon as the bound does. One that is looked at after
+every game must not be right at each look alone, but at all together. **An evaluation whose mean is below the target after
+``LEAST_GAMES`` or more is given up**: that proves nothing, and need not, as newer weights are judged next.
 
 **Where the bounds of a return are known** nothing else is assumed. The games are the first of N that are exchangeable, so a
 claim "the mean of all N is at most m" says which mean is owed by those to come. A gambler who stakes a fixed share of his capital
 on each game being above that multiplies it by 1 + share (return / owed - 1), where both count from the lower bound. If the claim
 holds he gains nothing on average, and ever has 100 times his capital with a probability of 1 % at most (Ville). Claims that made
 him so rich are refuted. (Waudby-Smith and Ramdas, 2020 and 2023: betting on means without replacement; the capital is split over
-several shares.) The upper end is the same seen from the upper bound.
+several shares.)
 
 **Where they are not known** it is Student's interval about the policy's own mean, with the size of the effect drawn from a normal
 distribution (Lai, 1976), which widens it to hold at every stop. It assumes that returns are about normal: a policy that loses
@@ -94,20 +95,19 @@ _SHARES: Final = np.array([0.3, 0.6, 0.9, 0.99])
 _EFFECT_VARIANCE: Final = 0.25
 
 
-def interval(returns: Sequence[float], episodes: int, bounds: Bounds | None) -> tuple[float, float]:
-    """The mean of ``episodes`` games is at least the first number, and at most the second, each with ``VERDICT_LEVEL``; infinite
-    before ``LEAST_GAMES``.
+def proven(returns: Sequence[float], episodes: int, bounds: Bounds | None) -> float:
+    """The mean of ``episodes`` games is at least this, with ``VERDICT_LEVEL``; minus infinity before ``LEAST_GAMES``.
 
     returns: of the first games, in the order that was fixed beforehand, all within ``bounds``. Where these are not known, equal
-    returns say nothing of those that are rarer, and the first number stays infinite.
+    returns say nothing of those that are rarer, and prove nothing.
     """
     if len(returns) < LEAST_GAMES:
-        return -math.inf, math.inf
+        return -math.inf
     seen = np.array(returns)
     if bounds is not None:
-        return bounds[0] + _proven(seen - bounds[0], episodes), bounds[1] - _proven(bounds[1] - seen, episodes)
-    mean, radius = float(seen.mean()), float(seen.std(ddof=1)) * deviations(len(seen))
-    return mean - radius if radius else -math.inf, mean + radius
+        return bounds[0] + _proven_above(seen - bounds[0], episodes)
+    radius = float(seen.std(ddof=1)) * deviations(len(seen))
+    return float(seen.mean()) - radius if radius else -math.inf
 
 
 def deviations(games: int) -> float:
@@ -129,7 +129,7 @@ def capital(above: NDArray[np.float64], mean: float, episodes: int) -> NDArray[n
     return np.where(owed > 0, grown, math.inf)
 
 
-def _proven(above: NDArray[np.float64], episodes: int) -> float:
+def _proven_above(above: NDArray[np.float64], episodes: int) -> float:
     """The highest mean that is proven for all games by the first ones, to a millionth of the most that they have."""
     proven, possible = 0.0, float(above.max())
     for _ in range(20):

@@ -24,7 +24,7 @@ from rljob.envs.base import seed_of
 from rljob.envs.meter import kept
 from rljob.evaluation.players import NoGameEnds, Players
 from rljob.evaluation.score import Played, tally
-from rljob.evaluation.verdicts import LEAST_GAMES, Verdicts, interval
+from rljob.evaluation.verdicts import LEAST_GAMES, Verdicts, proven
 from rljob.roles.options import RoleOptions, announce
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.metrics import role_registry
@@ -121,8 +121,9 @@ class Evaluator:
                 continue
             last_start, judged, newest = time.monotonic(), newest, None
             try:
-                if self._judge(judged) and self._shares_cores:
-                    last_start = time.monotonic()  # training stood still, and has its turn now
+                self._judge(judged)
+                if self._shares_cores:
+                    last_start = time.monotonic()  # the games took the cores from training, which has its turn now
             except _Stopped:
                 break
             except NoGameEnds as problem:  # of later weights games may end
@@ -161,8 +162,7 @@ class Evaluator:
         trigger, training = self._settings.trigger_return, weights.meta.get("mean_return")
         return trigger is None or (training is not None and float(training) >= trigger)
 
-    def _judge(self, weights: Weights) -> bool:
-        """Whether training stood still for it."""
+    def _judge(self, weights: Weights) -> None:
         self._state = "Playing"
         self._clock.enter("play")
         began = time.monotonic()
@@ -170,27 +170,29 @@ class Evaluator:
         # Other games each time: a policy must not be chosen for its luck with one set of starts.
         seed = seed_of(self._seed, "verdict", self._verdicts.total)
         said = self._evaluating = EvaluationUnderWay(version=weights.version, games=0, episodes=episodes)
-        low, high = -math.inf, math.inf
+        low = -math.inf
 
         def decided(counted: Sequence[Played]) -> bool | None:
-            nonlocal said, low, high
+            nonlocal said, low
             returns = [game.points for game in counted]
             if self._bounds is not None and not self._bounds[0] <= returns[-1] <= self._bounds[1]:
                 log.warning(_OUTSIDE, returns[-1], *self._bounds)
                 self._bounds = None
-            low, high = interval(returns, episodes, self._bounds)
-            # While a verdict may end the run, training would only take the cores from it.
-            near = target is not None and len(returns) >= LEAST_GAMES and fmean(returns) >= target
+            low, mean = proven(returns, episodes, self._bounds), fmean(returns)
+            likely = target is not None and len(returns) >= LEAST_GAMES and mean >= target
             self._evaluating = said = dataclasses.replace(
                 said,
                 games=len(returns),
-                mean=fmean(returns),
+                mean=mean,
                 at_least=low if math.isfinite(low) else None,
-                alone=near and self._shares_cores,
+                # A verdict may end the run: training would only take the cores from it.
+                alone=likely and self._shares_cores,
             )
-            if target is None or len(returns) == episodes or low < target <= high:
+            if target is None or not LEAST_GAMES <= len(returns) < episodes:
                 return None
-            return low >= target
+            if low >= target:
+                return True
+            return None if likely else False
 
         try:
             with contextlib.closing(self._players.play(weights, range(episodes), seed, self._between_steps)) as games:
@@ -210,7 +212,7 @@ class Evaluator:
             seed=seed,
             seconds=time.monotonic() - began,
             finished=result.finished,
-            bound=None if len(result.returns) == episodes else low if result.finished else high,
+            bound=low if result.finished and len(result.returns) < episodes else None,
             metrics=reported,
             metric_games=counts,
         )
@@ -224,13 +226,12 @@ class Evaluator:
             verdict.how_sure,
             "".join(f", {name} {mean}" for name, mean in in_words(reported, counts, verdict.episodes).items()),
             len(result.returns),
-            "" if result.finished else f" of {episodes}, given up because {self._target:g} is out of reach,",
+            "" if result.finished else f" of {episodes}, given up below {self._target:g},",
             verdict.seconds,
             seed,
         )
         if self._metric is not None and self._verdicts.total == 1 and (missing := self._metric.unreported(verdict)):
             log.warning("%s", missing)
-        return said.alone
 
     def _between_steps(self) -> None:
         if self._stop.is_set():

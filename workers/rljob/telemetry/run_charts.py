@@ -46,7 +46,7 @@ MOST_LEARNING_FIGURES: Final = 48
 
 
 def evaluations(run: RunFolder, *, finished: bool = True) -> list[Mapping[str, Any]]:
-    """The evaluations that have a mean: those played to the end, or those given up because the target was out of reach."""
+    """The evaluations that have a mean: those played to the end, or those given up below their target."""
     judged = [one for one in run.evaluations if number(one.get("mean")) is not None]
     return [one for one in judged if bool(one.get("finished", True)) is finished]
 
