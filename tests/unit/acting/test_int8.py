@@ -108,34 +108,27 @@ def test_a_number_and_its_byte() -> None:
     assert Scale.of(torch.zeros(5), 0.99).bytes_of(torch.zeros(1)).item() == 0
 
 
-def tries_int8(network: Any, method: Any, shown: torch.Tensor, units: int, precision: str, **own: str) -> bool:
-    return any("int8" in way for way in choose_compute(network, method.infer, shown, units, precision, **own).seconds)
-
-
-def test_what_int8_does_not_know_is_told_apart_and_refused_only_where_it_is_asked_for() -> None:
+def test_what_int8_does_not_know_is_told_apart_and_refused() -> None:
     method = algorithm("IMPALA")
     network = method.build(PONG, ImpalaParameters(network="Deep"), PLAIN)
     assert not computable(network)
-    shown = observations(PONG, 4)
     with pytest.raises(NetworkProblem, match=r"actors\.precision is INT8, but .*not Deep"):
-        choose_compute(network, method.infer, shown, 0, "FP32", own="INT8")
-    assert not tries_int8(network, method, shown, 0, "FP32", own="Auto")
+        choose_compute(network, method.infer, observations(PONG, 4), 0, "INT8")
     assert not computable(algorithm("PPO").build(VECTOR, PPOParameters(network="MLP", separate_critic=True), PLAIN))
 
 
 @needs_kernels
-def test_auto_tries_int8_and_the_algorithms_precision_alone_does_not() -> None:
+@pytest.mark.parametrize(("precision", "taken"), [("INT8", True), ("Auto", False), ("FP32", False)])
+def test_int8_is_taken_only_where_it_is_asked_for(precision: str, taken: bool) -> None:
     method, network, spec, units = built("tiles, centred")
-    shown = observations(spec, 8)
-    assert tries_int8(network, method, shown, units, "FP32", own="Auto")
-    assert not tries_int8(network, method, shown, units, "Auto")
-    assert not tries_int8(network, method, shown, units, "Auto", own="FP32")
+    found = choose_compute(network, method.infer, observations(spec, 8), units, precision)
+    assert (found.place == INT8) == taken
+    assert not any("int8" in way for way in found.seconds)
 
 
-def acting(case: str, *, saved: float = 0.01, always: bool = False) -> tuple[ActingNetwork, Any, Any, int]:
+def acting(case: str) -> tuple[ActingNetwork, Any, Any, int]:
     method, network, spec, units = built(case)
-    measured = Measured(INT8, {"cpu fp32": 0.001 + saved, "cpu int8": 0.001})
-    return ActingNetwork(network, method, spec.all_choices, measured, always=always), network, spec, units
+    return ActingNetwork(network, method, spec.all_choices, Measured(INT8, {})), network, spec, units
 
 
 def played(net: ActingNetwork, spec: Any, units: int, steps: int, start: int = 0) -> None:
@@ -149,29 +142,26 @@ def prefer_one_action(network: Any) -> None:
 
 
 @needs_kernels
-def test_int8_is_used_once_it_was_seen_to_agree_and_no_longer_where_it_does_not() -> None:
-    net, network, spec, units = acting("tiles, centred", saved=10.0)
+def test_actions_are_compared_once_enough_is_recorded_and_again_with_other_weights() -> None:
+    net, network, spec, units = acting("tiles, centred")
     net.load(snapshot(network, 1, 0, {}))
     played(net, spec, units, 8)
-    assert net.document()["compute"] == "cpu fp32", "too little is recorded yet"
+    assert net.document() == {"compute": "cpu int8", "compute_seconds": {}, "int8_equal_actions": None}
     played(net, spec, units, 160, 8)
     net.load(snapshot(network, 2, 0, {}))
     played(net, spec, units, 1)
-    assert net.in_int8 == (net.equal_actions >= 0.99)
+    assert net.equal_actions > 0.9
     prefer_one_action(network)
     for version in range(3, 9):
         net.load(snapshot(network, version, 0, {}))
         played(net, spec, units, 4)
-    assert (net.equal_actions, net.in_int8) == (1.0, True), "one action is always the best"
-    assert net.document() | {"compute_seconds": None} == {
-        "compute": "cpu int8", "compute_seconds": None, "int8_equal_actions": 1.0,
-    }  # fmt: skip
+    assert net.document()["int8_equal_actions"] == 1.0, "one action is always the best"
 
 
 @needs_kernels
 @pytest.mark.parametrize(("case", "numbers"), [("choices and numbers", "policy"), ("numbers", "head")])
 def test_numbers_agree_within_a_share_of_their_deviation(case: str, numbers: str) -> None:
-    net, network, spec, units = acting(case, saved=10.0)
+    net, network, spec, units = acting(case)
     net.load(snapshot(network, 1, 0, {}))
     played(net, spec, units, 160)
     net.load(snapshot(network, 2, 0, {}))
@@ -182,7 +172,7 @@ def test_numbers_agree_within_a_share_of_their_deviation(case: str, numbers: str
     for version in range(3, 9):
         net.load(snapshot(network, version, 0, {}))
         played(net, spec, units, 4)
-    assert (net.equal_actions < 0.5, net.in_int8) == (True, False)
+    assert net.equal_actions < 0.5
 
 
 @needs_kernels
@@ -197,17 +187,8 @@ def test_batches_of_several_sizes_are_recorded_until_there_is_enough(batches: tu
 
 
 @needs_kernels
-def test_int8_is_not_used_where_rounding_newer_weights_takes_more_than_steps_save() -> None:
-    net, network, spec, units = acting("tiles, centred", saved=1e-9)
-    prefer_one_action(network)
-    net.load(snapshot(network, 1, 0, {}))
-    played(net, spec, units, 140)
-    assert (net.equal_actions, net.in_int8, net.document()["compute"]) == (1.0, False, "cpu fp32")
-
-
-@needs_kernels
 def test_int8_that_is_asked_for_is_used_from_the_first_step_with_the_newest_weights() -> None:
-    net, network, spec, units = acting("normalised, centred", always=True)
+    net, network, spec, units = acting("normalised, centred")
     other = built("normalised, centred", seed=3)[1]
     shown, memory = observations(spec, 16), torch.zeros(16, 2, units)
     for version, each in enumerate((network, other), 1):

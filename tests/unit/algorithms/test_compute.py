@@ -11,7 +11,6 @@ from rljob.algorithms.compute import (
     Compute,
     DeviceCompute,
     candidates,
-    choose,
     fastest,
     native_arithmetic,
     processor_has,
@@ -107,8 +106,8 @@ def test_a_long_first_run_is_dropped_at_once_where_another_has_long_ended() -> N
 def test_a_device_is_preferred_unless_the_cpu_is_clearly_faster() -> None:
     there, here = DeviceCompute(torch.device("cuda"), ROUNDED), DeviceCompute(torch.device("cpu"), PLAIN)
     for seconds, expected in ((0.97, there), (0.90, here), (1.8, there)):
-        assert choose({there: 1.0, here: seconds}) == expected
-    assert choose({here: 0.9}) == here
+        track = Track({there: [1.0], here: [seconds]})  # type: ignore[dict-item]
+        assert track.fastest(1.0)[0] == expected
     assert (str(there), str(here)) == ("cuda bf16", "cpu fp32")
 
 

@@ -23,7 +23,6 @@ from rljob.algorithms.compute import (
     Compute,
     DeviceCompute,
     Measured,
-    choose,
     fastest,
     let_round_to_tf32,
     native_arithmetic,
@@ -40,7 +39,6 @@ log = logging.getLogger(__name__)
 
 _BUDGET_SECONDS = 0.5
 _CPU = torch.device("cpu")
-_INT8 = DeviceCompute(_CPU, Compute("int8"))
 
 
 def choose_compute(
@@ -50,23 +48,20 @@ def choose_compute(
     units: int,
     precision: str,
     devices: Sequence[torch.device] = (_CPU,),
-    *,
-    own: str | None = None,
 ) -> Measured:
     """Where, and in which way, to act with ``network`` on ``observation``, a batch as it will be seen, where it will be; logged.
 
     ``infer`` and ``units``, of its memory, are the algorithm's: a user's own may evaluate a network otherwise than by calling
-    it. ``precision`` is the job's: what it allows (``candidates``) is obeyed, the order in memory measured, and Auto lets what
-    each device multiplies natively compete. ``own``, where it is given, is that of acting and stands in its place: with Auto
-    int8 competes on a CPU, and INT8 is taken without a measurement (NetworkProblem where it can't be).
+    it. ``precision`` is obeyed (``candidates``), the order in memory measured, and Auto lets what each device multiplies natively
+    compete. INT8 is taken without a measurement, on the CPU (NetworkProblem where it can't be).
     ``devices``: the one to be preferred first. Observations are taken there and what comes out is taken back, on the clock. On
     CPUs alone that is the CPU time of this thread, which alone computes in an actor: other processes on the core must not
     decide. ``network`` is not changed.
     """
-    if own == "INT8":
+    if precision == "INT8":
         if not computable(network):
             raise NetworkProblem(NOT_IN_INT8)
-        return Measured(_INT8, {})
+        return Measured(DeviceCompute(_CPU, Compute("int8")), {})
     home, rows = arrays_of(observation)[0].device, rows_of(observation)
     memory = torch.zeros((rows, 2, units), device=home)
     cuda = any(device.type == "cuda" for device in (home, *devices))
@@ -80,26 +75,18 @@ def choose_compute(
         if cuda:
             torch.cuda.synchronize()
 
+    places = [
+        DeviceCompute(device, plan)
+        for device in devices
+        for plan in network.compute_plans(precision, native=native_arithmetic(device))
+    ]
     with torch.inference_mode():
-        runs = {}
-        for device in devices:
-            for plan in network.compute_plans(own or precision, native=native_arithmetic(device)):
-                runs[DeviceCompute(device, plan)] = partial(
-                    run, DeviceCompute(device, plan), acting_copy(network, plan).to(device)
-                )
-        floats = [*runs]
-        if own == "Auto" and _CPU in devices and computable(network):
-            trunk = Int8Trunk(acting_copy(network, Compute()))
-            trunk.calibrate(each(lambda part: part.to(_CPU), observation))
-            trunk.quantize()
-            runs[_INT8] = partial(run, _INT8, trunk.network)
+        runs = {place: partial(run, place, acting_copy(network, place.compute).to(place.device)) for place in places}
         chosen, seconds = fastest(runs, time.perf_counter if cuda else time.thread_time, _BUDGET_SECONDS)
-    on_cpu = {place: seconds[place] for place in floats if place.device == _CPU} if chosen == _INT8 else {}
-    otherwise = choose(on_cpu).compute if on_cpu else Compute()
     if chosen.device.type == "cuda":
         let_round_to_tf32(chosen.compute.arithmetic)
     log.info("inference on %s (%s for a batch of %d)", chosen, told(seconds) or "the only way", rows)
-    return Measured(chosen, {str(place): taken for place, taken in seconds.items()}, otherwise)
+    return Measured(chosen, {str(place): taken for place, taken in seconds.items()})
 
 
 def acting_copy(network: FrameNetwork, compute: Compute) -> FrameNetwork:
@@ -108,8 +95,6 @@ def acting_copy(network: FrameNetwork, compute: Compute) -> FrameNetwork:
     return chosen.working_copy().requires_grad_(False).eval()
 
 
-AGREES: Final = 0.99
-"""This share of the recorded observations must have the same greedy action in int8 as in floats."""
 NEAR: Final = 0.1
 """Continuous numbers are the same where their means differ by no more than this, in deviations of the policy: draws of the two
 can hardly be told apart, at a divergence of 0.005 nats."""
@@ -121,53 +106,39 @@ _MOST_LOADS: Final = 512
 class ActingNetwork:
     """Computes as ``measured`` says. For one thread.
 
-    In int8 its scales are taken, and its greedy actions compared with those in floats, on observations that it was shown: once
-    256 are recorded, and again when twice as many weights have come, after 512 at most. It acts in int8 ``always``, or until the
-    next comparison where they agree and what a step saves is more than rounding the weights takes; else in floats.
+    In int8 its scales are taken, and its greedy actions compared with those in floats (``equal_actions``), on observations that
+    it was shown: once 256 are recorded, and again when twice as many weights have come, after 512 at most.
     """
 
-    def __init__(
-        self, network: FrameNetwork, method: AnyAlgorithm, choices: Choices, measured: Measured, *, always: bool = False
-    ) -> None:
-        self.measured, self._method, self._choices, self._always = measured, method, choices, always
+    def __init__(self, network: FrameNetwork, method: AnyAlgorithm, choices: Choices, measured: Measured) -> None:
+        self.measured, self._method, self._choices = measured, method, choices
         device, compute = measured.place.device, measured.place.compute
-        quantized = compute.arithmetic == "int8"
-        self.network = acting_copy(network, measured.otherwise if quantized else compute).to(device)
-        self.trunk = Int8Trunk(acting_copy(network, Compute())) if quantized else None
-        self.in_int8 = quantized and always
+        in_int8 = compute.arithmetic == "int8"
+        self.network = acting_copy(network, Compute() if in_int8 else compute).to(device)
+        self.trunk = Int8Trunk(acting_copy(network, Compute())) if in_int8 else None
         self.equal_actions: float | None = None
         self._recorded: deque[tuple[Any, Tensor]] = deque()
-        self._rows, self._rounded = 0, False
-        self._acts, self._loads, self._next_check, self._acts_a_load = 0, 0, 1, 0.0
+        self._rows, self._acts, self._loads, self._next_check, self._rounded = 0, 0, 0, 1, False
 
     def load(self, weights: Weights) -> None:
         """Act with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
         weights.load_into(self.network)
         if self.trunk is not None:
             weights.load_into(self.trunk.network)
-            self._rounded = False
             self._loads += 1
-            self._acts_a_load += (self._acts - self._acts_a_load) / min(self._loads, 16)
-            self._acts = 0
+            self._rounded = False
 
     def infer(self, observation: Any, memory: Any) -> Inference:
         """One pass, as ``Algorithm.infer``."""
-        if self.trunk is not None:
-            self._prepare(self.trunk, observation, memory)
-        network = self.trunk.network if self.trunk is not None and self.in_int8 else self.network
-        return self._method.infer(network, observation, memory)
+        if self.trunk is None:
+            return self._method.infer(self.network, observation, memory)
+        self._prepare(self.trunk, observation, memory)
+        return self._method.infer(self.trunk.network, observation, memory)
 
     def document(self) -> dict[str, Any]:
         """What a role's status says of it."""
         document = self.measured.document()
-        if self.trunk is not None:
-            in_use = (
-                self.measured.place
-                if self.in_int8
-                else DeviceCompute(self.measured.place.device, self.measured.otherwise)
-            )
-            document |= {"compute": str(in_use), "int8_equal_actions": self.equal_actions}
-        return document
+        return document if self.trunk is None else document | {"int8_equal_actions": self.equal_actions}
 
     def _prepare(self, trunk: Int8Trunk, observation: Any, memory: Any) -> None:
         if self._acts % _RECORD_EVERY == 0:
@@ -179,15 +150,15 @@ class ActingNetwork:
         self._acts += 1
         if self._loads >= self._next_check and self._rows >= _RECORDED:
             self._next_check = self._loads + min(self._loads, _MOST_LOADS)
-            self._check(trunk)
-        elif self.in_int8 and not self._rounded:
-            if self.equal_actions is None:  # nothing is recorded yet
+            self._take_scales(trunk)
+        elif not self._rounded:
+            if self.equal_actions is None:  # too little is recorded yet
                 trunk.calibrate(self._recorded[-1][0])
             trunk.quantize()
-        self._rounded = self.in_int8
+        self._rounded = True
 
-    def _check(self, trunk: Int8Trunk) -> None:
-        """Take the scales that agree best, and decide whether int8 is used until the next time."""
+    def _take_scales(self, trunk: Int8Trunk) -> None:
+        """Take the scales that agree best with floats."""
         together = each(lambda *parts: torch.cat(parts), *(observation for observation, _ in self._recorded))
         exact = self._numbers(self.network)
         found: dict[float, tuple[float, float]] = {}
@@ -197,17 +168,9 @@ class ActingNetwork:
             found[within] = self._agreement(exact, self._numbers(trunk.network))
         within = max(found, key=found.__getitem__)
         trunk.calibrate(together, within)
-        began = time.thread_time()
         trunk.quantize()
-        loading, self.equal_actions = time.thread_time() - began, found[within][0]
-        if not self._always:
-            seconds, device = self.measured.seconds, self.measured.place.device
-            saved = seconds[str(DeviceCompute(device, self.measured.otherwise))] - seconds[str(self.measured.place)]
-            self.in_int8 = self._acts_a_load * saved > loading and self.equal_actions >= AGREES
-        log.info(
-            "int8: %.2f %% of greedy actions as in floats, rounding the weights takes %.1f ms for each %.0f steps: acting in %s",
-            100 * self.equal_actions, 1e3 * loading, self._acts_a_load, "int8" if self.in_int8 else "floats",
-        )  # fmt: skip
+        self.equal_actions = found[within][0]
+        log.info("int8: %.2f %% of greedy actions as in floats", 100 * self.equal_actions)
 
     def _agreement(self, exact: Any, other: Any) -> tuple[float, float]:
         """The share of rows with the same greedy action and, for shares that are equal, minus how far numbers are apart."""

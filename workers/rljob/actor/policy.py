@@ -51,9 +51,9 @@ class LocalPolicy:
         self.units = algorithm.memory_units(parameters)
         devices = [*dict.fromkeys((device, torch.device("cpu")))]
         measured = choose_compute(
-            network, algorithm.infer, sample, self.units, parameters.precision, devices, own=precision
+            network, algorithm.infer, sample, self.units, precision or parameters.precision, devices
         )
-        self.acting = ActingNetwork(network, algorithm, spec.all_choices, measured, always=precision == "INT8")
+        self.acting = ActingNetwork(network, algorithm, spec.all_choices, measured)
         self.epsilon = np.ones(num_envs, np.float32)
         self.version = 0
 

@@ -76,8 +76,6 @@ class Measured:
 
     place: DeviceCompute
     seconds: Mapping[str, float]
-    otherwise: Compute = Compute()
-    """The fastest way there in floats, where ``place`` is in int8."""
 
     def document(self) -> dict[str, Any]:
         """What a role's status says of it."""
@@ -137,7 +135,8 @@ def let_round_to_tf32(arithmetic: Arithmetic) -> None:
 def fastest(
     runs: Mapping[Way, Callable[[], object]], clock: Callable[[], float], budget_seconds: float
 ) -> tuple[Way, Mapping[Way, float]]:
-    """The fastest of some ways to do the same, and the best seconds of each; none where there is only one, which is not run.
+    """The fastest of some ways to do the same, or the first where none is clearly faster, and the best seconds of each; none
+    where there is only one, which is not run.
 
     ``runs``: one run of each, the one to be preferred first. They take turns for about ``budget_seconds`` of ``clock`` and at
     least two rounds; one that is far behind drops out. The best time of each counts: what else happens on a machine only ever
@@ -160,13 +159,8 @@ def fastest(
                 best[plan] = min(best[plan], elapsed)
         racing = [plan for plan in racing if best[plan] < _FAR_BEHIND * leader or best[plan] == inf]
         rounds += 1
-    return choose(best), best
-
-
-def choose(seconds: Mapping[Way, float]) -> Way:
-    """The way to take, by the ``seconds`` of each: the one with the least, or the first where that is not clearly faster."""
-    first, least = next(iter(seconds)), min(seconds, key=seconds.__getitem__)
-    return least if seconds[least] <= _CLEAR_GAIN * seconds[first] else first
+    first, least = next(iter(best)), min(best, key=best.__getitem__)
+    return least if best[least] <= _CLEAR_GAIN * best[first] else first, best
 
 
 def told(seconds: Mapping[Way, float]) -> str:

@@ -133,8 +133,6 @@ class ServedModel:
         memory: int,
         measured: Measured,
         max_batch: int,
-        *,
-        always_int8: bool = False,
     ) -> None:
         self.columns = spec.columns
         self.state_shape = (2, memory)
@@ -147,7 +145,7 @@ class ServedModel:
         staged = [self._staging((size, *column.observed), getattr(torch, str(column.dtype))) for column in self.columns]
         self._observations = of_columns(self.columns, staged)
         self._states = self._staging((size, *self.state_shape), torch.float32)
-        self.acting = ActingNetwork(network, method, spec.all_choices, measured, always=always_int8)
+        self.acting = ActingNetwork(network, method, spec.all_choices, measured)
         self._stream: Any = None
         if device.type == "cuda":
             let_round_to_tf32(measured.place.compute.arithmetic)
@@ -210,10 +208,11 @@ def served_model(
     parameters, environment_parameters = job.spec.algorithm.parameters, job.spec.environment.parameters
     method = algorithm(job.spec.algorithm.name)
     network = method.build(spec, parameters, environment_parameters)
-    memory, most, own = method.memory_units(parameters), job.spec.inference.max_batch_size, job.spec.actors.precision
+    memory, most = method.memory_units(parameters), job.spec.inference.max_batch_size
+    precision = job.spec.actors.precision or parameters.precision
     measured = Measured(DeviceCompute(devices[0], compute or Compute()), {})
     if compute is None:
         actors = -(-job.spec.requested_actors // max(1, job.spec.inference.replicas))
         sample = each(torch.from_numpy, zeros(spec.columns, min(most, job.spec.actors.envs_per_actor * max(1, actors))))
-        measured = choose_compute(network, method.infer, sample, memory, parameters.precision, devices, own=own)
-    return ServedModel(network, spec, method, memory, measured, most, always_int8=own == "INT8")
+        measured = choose_compute(network, method.infer, sample, memory, precision, devices)
+    return ServedModel(network, spec, method, memory, measured, most)
