@@ -10,16 +10,17 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rljob.actor.figures import ActorFigures
+from rljob.actor.policy import ActingPolicy, LocalPolicy
 from rljob.actor.shards import MultiShard
 from rljob.envs.base import EpisodeRecord, Observation, StepResult, VectorEnvironment
 from rljob.envs.meter import kept
 from rljob.experience import Decision, SegmentBuilder
+from rljob.inference.client import RemotePolicy
 from rljob.observation import Array
 from rljob.weights.flat import Weights, WeightSource
 from rljob.wire import Message
@@ -36,43 +37,11 @@ BLOCKED_WAIT_SECONDS = 0.25
 WEIGHTS_WAIT_SECONDS = 0.001
 
 
-class ExploringPolicy(Protocol):
-    """What every loop needs of a policy: whose weights it acts with, and how it explores."""
-
-    version: int
-    epsilon: NDArray[np.float32]
-
-    def take_slot(self, slot: int, slots: int) -> None:
-        """Explore as the actor on this one of so many slots."""
-
-
-class LoadedPolicy(ExploringPolicy, Protocol):
-    """What ``LocalLoop`` needs of a policy."""
-
-    parameters: Any
-
-    def load(self, weights: Weights) -> None:
-        """Act with these weights from now on."""
-
-
-class ActingPolicy(LoadedPolicy, Protocol):
-    """What ``ActorLoop`` needs of ``Policy``."""
-
-    def act(self, observation: Observation) -> Decision:
-        """An action for each environment."""
-
-    def final_values(self, observation: Observation | None, truncated: Array) -> Array | None:
-        """The values of the observations at which episodes were truncated; None where there is none."""
-
-    def ended(self, rows: Array) -> None:
-        """Forget what is remembered of these environments' episodes."""
-
-
 class Loop(ABC):
     """Steps environments with ``policy`` and hands every chunk to ``sink``, until told to stop."""
 
     def __init__(
-        self, policy: ExploringPolicy, builder: SegmentBuilder, sink: MultiShard, figures: ActorFigures
+        self, policy: LocalPolicy | RemotePolicy, builder: SegmentBuilder, sink: MultiShard, figures: ActorFigures
     ) -> None:
         self._policy = policy
         self._builder = builder
@@ -233,7 +202,7 @@ class LocalLoop(Loop):
 
     def __init__(
         self,
-        policy: LoadedPolicy,
+        policy: LocalPolicy,
         builder: SegmentBuilder,
         sink: MultiShard,
         weights: WeightSource,

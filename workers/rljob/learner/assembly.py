@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.batches import TransitionBatch
+from rljob.learner.device_mirror import MirrorStaging
 from rljob.learner.shard import MOST_REQUESTS, ShardSession
-from rljob.learner.staging import TransitionBuffers, on_current_stream
+from rljob.learner.staging import TransitionStaging, on_current_stream
 from rljob.wire.schema import DRAWN
 
 
@@ -78,7 +79,7 @@ class ReadyBatch:
     parts: tuple[Part, ...]
     drawn: NDArray[Any]
     policy_version: NDArray[np.int64]
-    staging: TransitionBuffers
+    staging: TransitionStaging | MirrorStaging
     ready: Any = None
     origins: Sequence[str] = ()
     least: float = 0.0
@@ -119,7 +120,7 @@ class Assembly:
     ``asked``: how many requests for others are under way.
     """
 
-    def __init__(self, staging: TransitionBuffers, batch_size: int) -> None:
+    def __init__(self, staging: TransitionStaging | MirrorStaging, batch_size: int) -> None:
         self.staging = staging
         self.parts: list[Part] = []
         self.origins: list[str] = []

@@ -4,12 +4,10 @@ figures of its driver come from NVIDIA's own library (``nvidia-ml-py``, the extr
 import contextlib
 import importlib
 import logging
-import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -109,8 +107,6 @@ class DriverFigures:
 FRESH_SECONDS: Final = 0.5
 """Figures of the driver are as old as this at most: many may ask, and a share of time has to be measured over some time."""
 
-_KERNEL_MODULE = Path("/proc/driver/nvidia/version")
-
 
 class Gpu:
     """The device that a learner computes on. On a CPU all answers are empty. Any thread may ask.
@@ -130,14 +126,13 @@ class Gpu:
         self._told: dict[str, float] = {}
         self._told_at = -FRESH_SECONDS
         self.facts: dict[str, Any] = {}
-        """``device_name``, ``device_memory_bytes`` and ``driver``, its version, where that can be found."""
+        """``device_name``, ``device_memory_bytes`` and ``driver``, its version, where the driver can be asked."""
         if device.type == "cuda":
             properties: Any = torch.cuda.get_device_properties(device)
             self._driver = _driver_figures(library(), f"GPU-{properties.uuid}")
             self.facts = {"device_name": properties.name, "device_memory_bytes": int(properties.total_memory)}
-            version = (self._driver.driver if self._driver is not None else None) or kernel_module_version()
-            if version:
-                self.facts["driver"] = version
+            if self._driver is not None and self._driver.driver:
+                self.facts["driver"] = self._driver.driver
 
     def figures(self) -> dict[str, float]:
         """``memory_used_bytes`` (by all processes), ``memory_total_bytes``, ``allocated_bytes`` (tensors of this one), and what
@@ -163,15 +158,6 @@ class Gpu:
             driver, self._driver = self._driver, None
             if driver is not None:
                 driver.close()
-
-
-def kernel_module_version(file: Path = _KERNEL_MODULE) -> str:
-    """The version that NVIDIA's kernel module says it has; empty where it is not known."""
-    try:
-        found = re.search(r"Kernel Module[^\n]*?\s(\d+\.\d[\d.]*)", file.read_text())
-    except OSError:
-        return ""
-    return found[1] if found else ""
 
 
 def _driver_figures(library: Any | None, uuid: str) -> DriverFigures | None:

@@ -4,11 +4,10 @@ where the learner waits for batches while the actors wait to insert (`standstill
 A shard that is gone leaves only totals, games and actors (``ShardStatus.gone``), so that sums hold what is there now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any, Final
 
 from rljob.api.episode_metrics import means
 from rljob.api.learner_status import ReplaySummary
@@ -105,39 +104,10 @@ def return_to_go_by(shards: Sequence[ShardStatus]) -> float | None:
     return mean if games >= GAMES_TO_GO_BY else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Totals:
-    """The totals of a status, of one life of a service or of all of them."""
-
-    inserted: int = 0
-    sampled: int = 0
-    episodes: int = 0
-    steps: int = 0
-    raw_frames: int = 0
-
-    @classmethod
-    def of(cls, status: ShardStatus) -> _Totals:
-        return cls(
-            status.inserted_total,
-            status.sampled_total,
-            status.episodes_total,
-            status.steps_total,
-            status.raw_frames_total,
-        )
-
-    def after(self, last: _Totals, new: _Totals) -> _Totals:
-        """These totals, of which ``last`` was the newest part, once ``new`` was reported.
-
-        A shard counts transitions and games of its own part: one that begins from nothing adds to what was counted before. Every
-        shard counts the steps of the whole run: one that begins from nothing counts what is in the older figure again.
-        """
-        return _Totals(
-            self.inserted + max(0, new.inserted - last.inserted),
-            self.sampled + max(0, new.sampled - last.sampled),
-            self.episodes + max(0, new.episodes - last.episodes),
-            max(self.steps, new.steps),
-            max(self.raw_frames, new.raw_frames),
-        )
+_OWN: Final = ("inserted_total", "sampled_total", "episodes_total")
+"""A shard counts transitions and games of its own part: one that begins from nothing adds to what was counted before."""
+_OF_ALL: Final = ("steps_total", "raw_frames_total")
+"""Every shard counts the steps of the whole run: one that begins from nothing counts what is in the older figure again."""
 
 
 class ShardReport:
@@ -145,26 +115,20 @@ class ShardReport:
 
     def __init__(self) -> None:
         self._status: ShardStatus | None = None
-        self._last = _Totals()
-        self._totals = _Totals()
+        self._totals: dict[str, Any] = dict.fromkeys((*_OWN, *_OF_ALL), 0)
+        self._last = self._totals
         self._heard_at = 0.0
 
     def heard(self, status: ShardStatus, now: float) -> None:
         """Take in what the shard has reported."""
         # One that warms up has not read yet from where it will go on counting.
         if status.state != "warming" or self._status is None:
-            new = _Totals.of(status)
-            self._totals, self._last = self._totals.after(self._last, new), new
-        totals = self._totals
+            new = {name: getattr(status, name) for name in self._totals}
+            grown = {name: self._totals[name] + max(0, new[name] - self._last[name]) for name in _OWN}
+            self._totals = grown | {name: max(self._totals[name], new[name]) for name in _OF_ALL}
+            self._last = new
         self._heard_at = now
-        self._status = replace(
-            status,
-            inserted_total=totals.inserted,
-            sampled_total=totals.sampled,
-            episodes_total=totals.episodes,
-            steps_total=totals.steps,
-            raw_frames_total=totals.raw_frames,
-        )
+        self._status = replace(status, **self._totals)
 
     def status(self, now: float, *, gone: bool) -> ShardStatus | None:
         """The status with the totals of all lives; None before the first. For one that is ``gone``, what remains true."""

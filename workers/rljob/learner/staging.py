@@ -86,21 +86,6 @@ class UnrollStaging(Staging):
                 take_stacks(unroll[observed.name], unroll[name].astype(np.intp), observed.stack, into[b])
 
 
-class TransitionBuffers(Buffers, Protocol):
-    """What the prefetch thread fills for one batch of transitions: a ``TransitionStaging``, or one for a mirror on the device."""
-
-    @property
-    def weight(self) -> NDArray[np.float32]:
-        """Float32 [B]."""
-
-    @property
-    def policy_version(self) -> NDArray[np.int64]:
-        """Int64 [B], on the host."""
-
-    def fill(self, rows: slice, slots: NDArray[Any], ring: SegmentRing) -> None:
-        """Fill ``rows`` in with the transitions that a shard has drawn, from its mirror."""
-
-
 def on_current_stream(batch: Any, ready: Any) -> Any:
     """``batch``, with the current CUDA stream made to wait for its copy (``ready``: None on a CPU); the host does not wait."""
     if ready is not None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
+from typing import Any
 from weakref import WeakSet
 
 from rljob.telemetry import timeline
@@ -56,7 +57,7 @@ class StageClock:
         self._running: tuple[int, int, int] = (_NONE, 0, 0)
         self._readers = threading.Lock()
         self._floor = [0] * len(self.stages)
-        self._ranges: timeline.Ranges | None = None  # where a range is open
+        self._ranges: Any = None  # where a range is open
         _clocks.add(self)
 
     def enter(self, stage: str) -> None:

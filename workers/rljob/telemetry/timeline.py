@@ -8,7 +8,7 @@ all processes of one Linux kernel share.
 import sys
 import threading
 from time import perf_counter_ns
-from typing import Final, Protocol
+from typing import Any, Final
 
 MOST: Final = 4000
 """Spans and steps of flows in one second; a loop of 30,000 stages a second would else send a megabyte of them each second."""
@@ -16,22 +16,12 @@ _ROOM: Final = 500
 """Beside them, for the stages in which flows were recorded and that have not ended then."""
 
 
-class Ranges(Protocol):
-    """Names on the time line of a profiler such as Nsight Systems: ``torch.cuda.nvtx``."""
-
-    def range_push(self, msg: str) -> object:
-        """Begin a range inside of the present one."""
-
-    def range_pop(self) -> object:
-        """End the innermost range."""
-
-
 class Recording:
     """What was recorded; any thread may add to it.
 
     ``spans``: (thread, name, begin, end). ``flows``: (thread, ``s``, ``t`` or ``f`` for the first, a middle and the last step of
-    what ``origin`` names, origin, time). ``left_out`` counts the spans beyond ``MOST``. ``ranges`` is None in a process that does
-    not compute on a CUDA device.
+    what ``origin`` names, origin, time). ``left_out`` counts the spans beyond ``MOST``. ``ranges``:
+    ``torch.cuda.nvtx``, or None in a process that does not compute on a CUDA device.
     """
 
     def __init__(self) -> None:
@@ -40,7 +30,7 @@ class Recording:
         self.left_out = 0
         torch = sys.modules.get("torch")
         on_device = torch is not None and torch.cuda.is_initialized()
-        self.ranges: Ranges | None = torch.cuda.nvtx if torch is not None and on_device else None
+        self.ranges: Any = torch.cuda.nvtx if torch is not None and on_device else None
 
     def span(self, name: str, began_ns: int, ended_ns: int) -> None:
         """The calling thread did ``name`` from one time to the other."""
