@@ -51,7 +51,9 @@ class LocalRun:
                 with_parent_death_signal(command),  # it ends with the tests, also where these are killed
                 stdout=printed,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"CXX": "none"} | (environment or {}),  # a run of more than a minute would compile
+                env=os.environ
+                | {"CXX": "none"}
+                | (environment or {}),  # a job without a budget of frames would compile
             )
 
     @property

@@ -109,7 +109,7 @@ def _overrides(job: RLJob) -> list[Override]:
     if inference_servers(job):
         wanted["inference.replicas"] = 1
     if spec.algorithm.type != "Custom" and spec.algorithm.parameters.compile is None:
-        # Beside training it would be compiled in the middle of the minute; a pod of the worker image has no compiler.
+        # A pod of the worker image has no compiler.
         wanted["algorithm.compile"] = False
     if spec.replay is not None:
         replay, parameters = spec.replay.resolved(), spec.algorithm.parameters

@@ -333,6 +333,6 @@ class _Notices:
             return
         self._wants_accelerator = False
         if learner.device.startswith("cpu"):
-            measured = any(not place.startswith("cpu") for place in learner.compute_seconds)
-            why = "an update is faster on the CPU" if measured else "none is here"
+            tried = any("instead of" in place for place in learner.compute_seconds)
+            why = "an update is short on the CPU" if tried else "none is here"
             say(self._console, f"learner.accelerator asks for {self._resource}, {why}: the learner runs on the CPU")

@@ -20,9 +20,9 @@ from rljob.checkpoints.location import directory_of
 from rljob.checkpoints.names import StorageProblem
 from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.envs import EnvironmentProblem, describe_environment
-from rljob.learner import state
+from rljob.learner import plan, state
 from rljob.learner.device import DeviceMemoryProblem, DeviceProblem
-from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize
+from rljob.learner.device_mirror import DeviceMirror, MirrorSize
 from rljob.learner.figures import Counters
 from rljob.learner.optim.updater import make_updater
 from rljob.roles import learner, learner as learner_role
@@ -46,9 +46,9 @@ def cartpole() -> RLJob:
 
 def mirror_on_this_cpu(
     size: MirrorSize, batch_size: int, prefetch: int, device: torch.device
-) -> tuple[DeviceMirror, MirrorPlace]:
+) -> tuple[DeviceMirror, str]:
     """What a GPU with room would have chosen."""
-    return DeviceMirror(size.layout, size.slots, size.shards, device), MirrorPlace(True, "on this CPU")
+    return DeviceMirror(size.layout, size.slots, size.shards, device), "on this CPU"
 
 
 def updates(figures: dict[str, Any]) -> int:
@@ -87,12 +87,12 @@ def test_learner_trains_saves_resumes_and_goes_on_with_an_empty_replay(tmp_path:
         assert load_policy(tmp_path).spec.id == "CartPole-v1"
 
 
-def test_a_learner_with_two_devices_measures_both_and_trains_on_one_with_a_mirror_there(
+def test_a_learner_with_two_devices_tries_the_cpu_and_trains_on_one_with_a_mirror_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is one device here, for which torch has two names; a GPU is told from the CPU by the same code."""
     monkeypatch.setattr(learner_role, "devices", lambda *_, **__: (torch.device("cpu:0"), torch.device("cpu")))
-    monkeypatch.setattr(learner_role, "mirror_for", mirror_on_this_cpu)
+    monkeypatch.setattr(plan, "mirror_for", mirror_on_this_cpu)
     with over_ipc(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner")
         run.start(run_actor, "actor-0")
@@ -101,7 +101,7 @@ def test_a_learner_with_two_devices_measures_both_and_trains_on_one_with_a_mirro
     assert facts["mirror"] == "on this CPU"
     assert facts["device"] in ("cpu:0", "cpu")
     seconds = facts["compute_seconds"]
-    assert list(seconds) == ["cpu:0 fp32", "cpu fp32"]
+    assert list(seconds) == ["cpu instead of cpu:0"]
     assert all(taken > 0.0 for taken in seconds.values())
 
 

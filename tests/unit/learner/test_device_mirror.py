@@ -21,9 +21,9 @@ from rljob.learner.device_mirror import (
     DeviceMirror,
     MirrorSize,
     MirrorStagingRing,
+    fits,
     margin_bytes,
     mirror_for,
-    place,
 )
 from rljob.learner.staging import AtOnce, on_current_stream, transition_buffers
 from rljob.observation import frames
@@ -264,19 +264,19 @@ def test_the_size_by_hand() -> None:
     [(TWO_MILLION.nbytes + 5 * GIB, True), (TWO_MILLION.nbytes + 5 * GIB - 1, False), (3 * GIB, False), (0, False)],
 )
 def test_it_goes_where_it_fits_beside_the_margin(free: int, on_device: bool) -> None:
-    assert place(TWO_MILLION, free, 5 * GIB).on_device == on_device
+    assert fits(TWO_MILLION, free, 5 * GIB)[0] == on_device
 
 
 def test_what_is_told() -> None:
     assert (
-        place(TWO_MILLION, 70 * GIB, 8 * GIB).told
+        fits(TWO_MILLION, 70 * GIB, 8 * GIB)[1]
         == "on the GPU: it takes 18.9 GiB; of the GPU's 70.0 GiB of free memory 8.0 GiB stay for updates"
     )
-    told = place(TWO_MILLION, 17 * GIB, 8 * GIB).told
+    told = fits(TWO_MILLION, 17 * GIB, 8 * GIB)[1]
     assert told.startswith("in RAM: it would take 18.9 GiB, and of the GPU's 17.0 GiB of free memory 8.0 GiB stay")
     assert told.endswith("; a replay.capacity of about 950,000 would fit")
-    assert place(MirrorSize(ATARI, Capacity(950_000).chunks(ATARI), 1, 950_000), 17 * GIB, 8 * GIB).on_device
-    assert "would fit" not in place(TWO_MILLION, 7 * GIB, 8 * GIB).told
+    assert fits(MirrorSize(ATARI, Capacity(950_000).chunks(ATARI), 1, 950_000), 17 * GIB, 8 * GIB)[0]
+    assert "would fit" not in fits(TWO_MILLION, 7 * GIB, 8 * GIB)[1]
 
 
 def test_the_margin_has_room_for_the_batches_that_are_under_way() -> None:
@@ -286,8 +286,7 @@ def test_the_margin_has_room_for_the_batches_that_are_under_way() -> None:
 
 
 def test_on_a_cpu_it_is_in_ram() -> None:
-    mirror, chosen = mirror_for(TWO_MILLION, 512, 2, torch.device("cpu"))
-    assert (mirror, chosen.on_device, chosen.told) == (None, False, "in RAM, as the learner computes on the CPU")
+    assert mirror_for(TWO_MILLION, 512, 2, torch.device("cpu")) == (None, "in RAM, as the learner computes on the CPU")
 
 
 class Refuses:
@@ -309,25 +308,25 @@ def test_memory_that_is_gone_when_it_is_taken_leaves_the_mirror_in_ram(
 ) -> None:
     monkeypatch.setattr(device_mirror, "DeviceMirror", Refuses)
     with caplog.at_level(logging.INFO):
-        mirror, chosen = mirror_for(TWO_MILLION, 512, 2, torch.device("cuda"))
-    assert (mirror, chosen.on_device) == (None, False)
-    assert chosen.told == ("in RAM: the GPU did not give 18.9 GiB (CUDA out of memory. Tried to allocate 18.92 GiB.)")
-    assert f"the mirror of the replay is {chosen.told}" in caplog.text
+        mirror, told = mirror_for(TWO_MILLION, 512, 2, torch.device("cuda"))
+    assert mirror is None
+    assert told == "in RAM: the GPU did not give 18.9 GiB (CUDA out of memory. Tried to allocate 18.92 GiB.)"
+    assert f"the mirror of the replay is {told}" in caplog.text
 
 
 @pytest.mark.usefixtures("card")
 def test_what_does_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_mirror, "DeviceMirror", lambda *sizes: pytest.fail("it was tried"))
-    mirror, chosen = mirror_for(MirrorSize(ATARI, 450_000, 1, 20_000_000), 512, 2, torch.device("cuda"))
+    mirror, told = mirror_for(MirrorSize(ATARI, 450_000, 1, 20_000_000), 512, 2, torch.device("cuda"))
     assert mirror is None
-    assert chosen.told.startswith("in RAM: it would take 189.3 GiB")
+    assert told.startswith("in RAM: it would take 189.3 GiB")
 
 
 @needs_cuda
 def test_on_a_gpu_with_room_it_is_there() -> None:
     device = torch.device("cuda")
     before = torch.cuda.memory_allocated(device)
-    mirror, chosen = mirror_for(MirrorSize(ATARI, 100, 2, 8_000), 32, 2, device)
+    mirror, told = mirror_for(MirrorSize(ATARI, 100, 2, 8_000), 32, 2, device)
     assert mirror is not None
-    assert chosen.on_device
+    assert told.startswith("on the GPU")
     assert torch.cuda.memory_allocated(device) - before >= mirror.nbytes == 200 * 64 * 84 * 84

@@ -44,7 +44,7 @@ class ParameterSet(APIModel):
 
 
 class LearnerParameterSet(ParameterSet):
-    """What the loops read of every algorithm's parameters (``rljob.algorithms.parameters``), but for its batches."""
+    """What the loops read of every algorithm's parameters but of its batches."""
 
     gamma: Annotated[float, Real(0, 1)] = 0.99
     """Discount per step."""
@@ -72,8 +72,8 @@ class LearnerParameterSet(ParameterSet):
     """Arithmetic of an update; Auto measures. TF32 and FP16 (with loss scaling) need a GPU; else FP32. Plain: FP32,
     nothing measured."""
     compile: Annotated[Flag | None, UNLEARNED] = None
-    """Compile an update. true: torch.compile. Unset: a CUDA graph, or on one machine's CPU compiled short updates, if faster.
-    """
+    """Compile an update. true: torch.compile. Unset: a CUDA graph, or on one machine's CPU short updates of a long job, if
+    faster."""
 
 
 class TransitionParameterSet(LearnerParameterSet):

@@ -38,8 +38,8 @@ class Accelerator(APIModel):
     """Number of devices. 0: use the CPU. 1: ask for a device and use it. Unset: resources.limits[resourceName], else a CUDA
     device that rljob run finds, and none on a cluster."""
     device: Literal["Auto", "Accelerator"] = "Auto"
-    """Where to compute. Auto: time the job's own network and batch on device and CPU, and use the faster. Accelerator: use the
-    device without a measurement."""
+    """Where to compute. Auto: on the device, but a learner whose update takes the CPU less than 0.9 ms, and acting that is
+    faster there, on the CPU. Accelerator: on the device without a measurement."""
     on_missing: Literal["Fail", "UseCPU"] | None = None
     """What to do if the requested device is missing or broken. Fail: exit with code 78, which fails the job. Unset: Fail on a
     cluster, UseCPU with a warning under rljob run."""
@@ -77,8 +77,8 @@ class ActorsSpec(RoleSpec):
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
     """Where actions are computed. Local: in each actor. Central: by the server of spec.inference."""
     precision: Annotated[Literal["Auto", "Plain", "FP32", "BF16", "INT8"] | None, WHILE_SUSPENDED] = None
-    """Arithmetic of acting. Unset: the algorithm's precision. Auto: the fastest of FP32, BF16 (if the CPU has it), and INT8 if
-    99 % of greedy actions stay the same. INT8: on the CPU, in any case."""
+    """Arithmetic of acting. Unset: the algorithm's precision. Auto: the faster of FP32 and BF16 (if the CPU has it). INT8: on the
+    CPU; changes a few actions."""
     compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED, UNLEARNED] = "Auto"
     """Compression of observed bytes and integers. Delta: differences between frames. Auto: the smaller one in the actor's first
     segments, if it takes at most twice the CPU time."""

@@ -179,14 +179,6 @@ class MirrorSize:
         return self.shards * self.slots * self.layout.max_frames * self.layout.row_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorPlace:
-    """``told``: where the mirror is and why, for people."""
-
-    on_device: bool
-    told: str
-
-
 def margin_bytes(layout: SegmentLayout, batch_size: int, prefetch: int, total_bytes: int) -> int:
     """What a mirror leaves free on a device of ``total_bytes``, once torch holds what the gradient of an update needs: a tenth,
     1 GiB at least, for the optimiser and for others on the device; and the batches that may lie there at once."""
@@ -195,37 +187,37 @@ def margin_bytes(layout: SegmentLayout, batch_size: int, prefetch: int, total_by
     return max(_SMALLEST_MARGIN_BYTES, int(total_bytes * _MARGIN_SHARE)) + batches * stacks
 
 
-def place(size: MirrorSize, free_bytes: int, margin_bytes: int) -> MirrorPlace:
-    """The device, where ``size`` fits into what is free there less the margin."""
+def fits(size: MirrorSize, free_bytes: int, margin_bytes: int) -> tuple[bool, str]:
+    """Whether ``size`` fits into what is free on the device less the margin; and where the mirror is then and why, for people."""
     wanted, allowed = size.nbytes, max(0, free_bytes - margin_bytes)
     free = f"of the GPU's {_gib(free_bytes)} of free memory {_gib(min(margin_bytes, free_bytes))} stay for updates"
     if wanted <= allowed:
-        return MirrorPlace(True, f"on the GPU: it takes {_gib(wanted)}; {free}")
-    fits = int(size.capacity * (allowed / wanted))
-    advice = f"; a replay.capacity of about {two_digits(fits):,} would fit" if fits >= size.layout.length else ""
-    return MirrorPlace(False, f"in RAM: it would take {_gib(wanted)}, and {free}{advice}")
+        return True, f"on the GPU: it takes {_gib(wanted)}; {free}"
+    smaller = int(size.capacity * (allowed / wanted))
+    advice = f"; a replay.capacity of about {two_digits(smaller):,} would fit" if smaller >= size.layout.length else ""
+    return False, f"in RAM: it would take {_gib(wanted)}, and {free}{advice}"
 
 
 def mirror_for(
     size: MirrorSize, batch_size: int, prefetch: int, device: torch.device
-) -> tuple[DeviceMirror | None, MirrorPlace]:
-    """The mirror on ``device``, or None where it belongs into RAM, and why. To be asked once torch holds on the device what the
-    gradient of an update needs (``precision.choose`` has tried one)."""
+) -> tuple[DeviceMirror | None, str]:
+    """The mirror on ``device``, or None where it belongs into RAM, and where it is and why. To be asked once torch holds on the
+    device what the gradient of an update needs (``plan.fastest_arithmetic`` has tried one)."""
     if device.type == "cpu":
-        return None, MirrorPlace(False, "in RAM, as the learner computes on the CPU")
+        return None, "in RAM, as the learner computes on the CPU"
     if len(size.layout.observation) > 1:
-        return None, MirrorPlace(False, "in RAM, as observations have more than one column")
+        return None, "in RAM, as observations have more than one column"
     torch.cuda.synchronize(device)
     free, total = torch.cuda.mem_get_info(device)
-    chosen = place(size, free, margin_bytes(size.layout, batch_size, prefetch, total))
+    on_device, told = fits(size, free, margin_bytes(size.layout, batch_size, prefetch, total))
     mirror = None
-    if chosen.on_device:
+    if on_device:
         try:
             mirror = DeviceMirror(size.layout, size.slots, size.shards, device)
         except torch.OutOfMemoryError as error:  # another process was quicker
-            chosen = MirrorPlace(False, f"in RAM: the GPU did not give {_gib(size.nbytes)} ({first_line(error)})")
-    log.info("the mirror of the replay is %s", chosen.told)
-    return mirror, chosen
+            told = f"in RAM: the GPU did not give {_gib(size.nbytes)} ({first_line(error)})"
+    log.info("the mirror of the replay is %s", told)
+    return mirror, told
 
 
 def _gib(size_bytes: int) -> str:

@@ -34,20 +34,17 @@ from rljob.errors import UsageError
 from rljob.inference.model import MAX_WAIT_SECONDS, served_model
 from rljob.inference.server import InferenceServer, InferenceThread, LatestWeights
 from rljob.ingest.roster import Counted
-from rljob.learner.client import ReplayClient, ReplayClientConfig, in_flight
+from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.course import Course
 from rljob.learner.device import DeviceMemory, devices, keep_freed_memory
-from rljob.learner.device_mirror import DeviceMirror, MirrorPlace, MirrorSize, mirror_for
+from rljob.learner.device_mirror import DeviceMirror
 from rljob.learner.gpu import DeviceStageClock, Gpu
 from rljob.learner.loop import STAGES, Learner
-from rljob.learner.optim.compiled_later import CompiledLater, has_compiler
-from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.plan import make_plan
 from rljob.learner.ranks import LEAVE_SECONDS, Meeting, RankLost, Ranks
 from rljob.learner.saver import Saver
 from rljob.learner.sources import InStep, LoopConfig
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.replay.config import capacity_of
 from rljob.roles.options import RoleOptions, announce, write_last_words
 from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.recorder import Recorder
@@ -61,7 +58,7 @@ from rljob.wire import load_keys
 log = logging.getLogger(__name__)
 
 _LONGEST_TURN_SECONDS = 600.0
-"""No update, with the compilation before the first or the longest checkpoint, takes so long."""
+"""Neither an update nor the longest checkpoint takes so long."""
 _LAST_UNIX_SECONDS = 1e11
 
 
@@ -106,7 +103,15 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
     if candidates[-1].type == "cpu":
         keep_freed_memory()
     told = "" if leads or meeting is None else meeting.agree()
-    updater, measured, threads, example = make_plan(options.job, method, environment, candidates, told)
+    updater, measured, example, mirror, mirror_place = make_plan(
+        options.job,
+        method,
+        environment,
+        candidates,
+        rank=0 if meeting is None else meeting.rank,
+        way=told,
+        may_compile=not options.on_cluster,  # the memory of a pod is counted without a compiler
+    )
     device, plan = updater.device, measured.place.compute
     ranks = None
     if meeting is not None:
@@ -132,7 +137,6 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
         if ranks is not None:
             epoch = int(ranks.sum(torch.tensor(epoch)))
         versions = VersionLog(_publish_interval(method, params) or 1)
-        mirror, place = _mirror(options.job, method, environment, device, ranks)
         memory.mirror_bytes = mirror.nbytes if mirror is not None else 0
         source: ReplayClient | UnrollQueue | InStep
         source = _source(options, method, environment, versions, epoch, found, device, mirror, ranks)
@@ -142,7 +146,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             source = InStep(ranks, source, stop, example, weigh)
         closing.callback(source.close)
         serving = None
-        if _serves(options.job) and leads:
+        if leads and spec.actors.inference == "Central" and spec.inference.replicas == 0:
             compute = plan if device.type == "cuda" else None
             serving = InferenceThread(
                 InferenceServer(
@@ -173,14 +177,8 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
                 )
             return status.to_document()
 
-        later = None
-        if ranks is None and _compiles_later(options, params, device, threads):
-            later = CompiledLater(updater, example)
-
         def on_turn() -> None:
             telemetry.beat(_LONGEST_TURN_SECONDS)
-            if later is not None:
-                later()
             memory.sufficed = memory.sufficed or updater.updates > begun_at
 
         def record(status: LearnerStatus) -> None:
@@ -196,7 +194,7 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             "batch_size": params.batch_size,
             "precision": str(plan),
             "compute_seconds": dict(measured.seconds),
-            "mirror": place.told if place is not None else None,
+            "mirror": mirror_place,
             "rewards": describe_rewards(spec.environment.id, env_params),
             "environment": "; ".join(environment.lines),
             "started_unix": time.time(),
@@ -353,36 +351,10 @@ def _publish_interval(method: AnyAlgorithm, params: Any) -> int:
     return 0 if in_iterations else int(params.publish_interval)
 
 
-def _mirror(
-    job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device, ranks: Ranks | None
-) -> tuple[DeviceMirror | None, MirrorPlace | None]:
-    """The mirror of the replay on the learner's device, or None, and where it is; None, too, for a job without a replay."""
-    if not isinstance(method, TransitionAlgorithm):
-        return None, None
-    params, replay = job.spec.algorithm.parameters, job.spec.required_replay.resolved()
-    layout = method.layout(environment, params)
-    own = range(replay.shards)[slice(None) if ranks is None else slice(ranks.rank, None, ranks.count)]
-    size = MirrorSize(layout, capacity_of(replay).chunks(layout), len(own), replay.capacity)
-    return mirror_for(size, params.batch_size, in_flight(params.prefetch_batches, len(own)), device)
-
-
 def _counted(found: Checkpoint) -> Counted:
     """What was counted of whom; of a checkpoint from before that was kept, the totals alone."""
     kept, counters = found.manifest.get("counted"), found.manifest["counters"]
     return Counted.read(kept) if kept else Counted(int(counters["steps"]), int(counters["raw_frames"]))
-
-
-def _serves(job: RLJob) -> bool:
-    """Whether the learner answers actors with actions."""
-    return job.spec.actors.inference == "Central" and job.spec.inference.replicas == 0
-
-
-def _compiles_later(options: RoleOptions, params: Any, device: torch.device, threads: DataParallelThreads) -> bool:
-    """Whether an update may be compiled while the learner trains: where the manifest leaves it open and there is a compiler; not
-    in a pod, whose memory is counted without one, nor where the learner serves actions, as a compiler changes how every network
-    of the process is called while it traces one."""
-    left_open = params.compile is None and device.type == "cpu" and threads.count == 1
-    return left_open and not options.on_cluster and not _serves(options.job) and has_compiler()
 
 
 def _checkpoint_to_resume(resume: str | None, directory: Location) -> Checkpoint | None:

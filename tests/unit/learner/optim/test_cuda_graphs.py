@@ -1,4 +1,4 @@
-"""A graph is used only where it does what an update does, and faster, and leaves no trace of having been tried.
+"""A graph is used only where it does what an update does, and leaves no trace of having been tried.
 
 On a CPU a stand-in replays by calling (``ByCalling``); what is wrong with a graph is made here, and must be found.
 """
@@ -15,14 +15,12 @@ from rljob.learner.optim import update_trial
 from rljob.learner.optim.captured_update import Batch, CapturedUpdate, Learned
 from rljob.learner.optim.update_trial import (
     CaptureProblem,
+    capture_if_it_learns_the_same,
     captured_and_checked,
-    choose_graph,
     differences,
     first_minibatch,
-    graph_wanted,
     unlike,
 )
-from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.plan import example_batch
 
 from tests.support.devices import DEVICES, ByCalling, needs_cuda
@@ -119,7 +117,7 @@ def test_a_graph_that_learns_something_else_is_not_used(
     learner, batch = of_a_start(make, changes)
     before = {name: tensor.clone() for name, tensor in state.capture(learner).items()}
     monkeypatch.setattr(update_trial, "CapturedUpdate", wrong)
-    choose_graph(learner, batch, ByCalling())
+    capture_if_it_learns_the_same(learner, batch, ByCalling())
     assert learner.captured is None
     assert "started one by one, without a CUDA graph: replayed, updates differ in what became of: " in told(caplog)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -128,9 +126,13 @@ def test_a_graph_that_learns_something_else_is_not_used(
 
 
 @pytest.mark.parametrize(("make", "changes"), EACH)
-def test_a_graph_that_learns_the_same_is_found_right(make: Callable[..., Data], changes: dict[str, Any]) -> None:
-    learner, batch = of_a_start(make, changes)
+def test_a_graph_that_learns_the_same_is_used(make: Callable[..., Data], changes: dict[str, Any]) -> None:
+    (learner, batch), (plain, _) = of_a_start(make, changes), of_a_start(make, changes)
     assert captured_and_checked(learner, batch, ByCalling())[1] < 1e-4
+    capture_if_it_learns_the_same(learner, batch, ByCalling())
+    assert learner.captured is not None
+    learn(learner, [batch]), learn(plain, [batch])
+    assert_same(plain, learner, **CLOSE)
 
 
 def test_a_follower_that_stands_still_is_noticed() -> None:
@@ -163,7 +165,7 @@ def test_what_can_not_be_captured_is_said_in_a_sentence(caplog: pytest.LogCaptur
                 "operation failed due to a previous error during capture"
             )  # as the end of a capture does
 
-    choose_graph(learner, data[0], refuses)
+    capture_if_it_learns_the_same(learner, data[0], refuses)
     assert told(caplog) == (
         "the kernels of an update are started one by one, without a CUDA graph: it can't be captured (operation not permitted "
         "when stream is capturing)"
@@ -185,54 +187,6 @@ def test_a_loss_that_draws_on_the_host_or_moves_nothing_is_not_captured(change: 
     with_loss(learner, change)
     with pytest.raises(CaptureProblem, match=said):
         captured_and_checked(learner, data[0], ByCalling())
-
-
-class Pace:
-    """A clock on which a replayed update takes ``graph`` seconds, and one whose kernels are started takes 1."""
-
-    def __init__(self, learner: AnyUpdater, graph: float) -> None:
-        self.now, own = 0.0, learner.learn
-
-        def learn(minibatch: Any, steps: int) -> Learned:
-            self.now += 1.0 if learner.captured is None else graph
-            return own(minibatch, steps)
-
-        learner.learn = learn  # type: ignore[method-assign, assignment]
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.mark.parametrize(("seconds", "chosen"), [(0.5, "as a CUDA graph"), (0.97, "one by one"), (2.0, "one by one")])
-def test_the_faster_is_chosen(seconds: float, chosen: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    (learner, data), (plain, _) = unrolls(CPU), unrolls(CPU)
-    choose_graph(learner, data[0], ByCalling(), Pace(learner, seconds))
-    assert (learner.captured is not None) == (chosen == "as a CUDA graph")
-    assert told(caplog).startswith(
-        f"the kernels of an update are started {chosen}; 4 updates took one by one 4000.00 ms, as a CUDA "
-    )
-    learn(learner, data), learn(plain, data)
-    assert_same(plain, learner, **CLOSE)
-
-
-def test_memory_for_one_of_both_suffices(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def too_much(*given: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    learner, data = transitions(CPU)
-    monkeypatch.setattr(update_trial, "fastest", too_much)
-    choose_graph(learner, data[0], ByCalling())
-    assert (learner.captured, learner.updates) == (None, 0)
-    assert "does not hold an update and its graph at once" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("device", "compiled", "expected"),
-    [(CUDA, None, True), (CUDA, True, True), (CUDA, False, False), (CPU, None, False), (CPU, True, False)],
-)
-def test_who_tries_a_graph(device: torch.device, compiled: bool | None, expected: bool) -> None:
-    assert graph_wanted(device, compiled) is expected
 
 
 def test_minibatches_on_trial_differ_in_every_number_but_the_actions() -> None:
@@ -260,7 +214,7 @@ def test_on_a_gpu_a_loss_that_waits_is_not_captured_and_goes_on() -> None:
     for each in (learner, plain):
         with_loss(each, lambda result: result.value * (1.0 if result.value.item() > -1.0 else 2.0))
     stream = torch.cuda.current_stream()
-    choose_graph(learner, data[0])
+    capture_if_it_learns_the_same(learner, data[0])
     assert learner.captured is None
     assert torch.cuda.current_stream() == stream
     learn(learner, data), learn(plain, data)

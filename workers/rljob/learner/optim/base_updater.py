@@ -14,7 +14,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.batches import LossResult, MicroBatch, TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import let_round_to_tf32
-from rljob.algorithms.parameters import LearnerParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api.live import live_names
 from rljob.api.parameters import LearnerParameterSet
@@ -42,7 +41,7 @@ LEAST_SCALE = 0.05
 """The scale never falls below this: a divergence that comes from old unrolls cannot be brought down by learning less."""
 
 
-def scheduled_learning_rate(params: LearnerParameters, steps: int) -> float:
+def scheduled_learning_rate(params: LearnerParameterSet, steps: int) -> float:
     """The learning rate after ``steps`` agent steps of all environments: linear from the first value to the final one."""
     if params.learning_rate_decay_steps == 0:
         return float(params.learning_rate)
@@ -57,7 +56,7 @@ class AdaptiveLearningRate:
     the scale is multiplied by the root of what it should be over what it was. ``target`` (in nats) 0 leaves the scale at 1.
     """
 
-    def __init__(self, params: LearnerParameters, target: float = 0.0) -> None:
+    def __init__(self, params: LearnerParameterSet, target: float = 0.0) -> None:
         self.params = params
         self.target = target
         self.scale = 1.0
@@ -161,17 +160,6 @@ class Updater(ABC, Generic[Batch]):
         """Compile the loss and its gradient from now on. The first update then takes the time a compiler needs."""
         self._loss = torch.compile(self._loss, dynamic=False)
         self.compiled = True
-
-    def twin(self) -> Self:
-        """This updater with a copy of the network that it computes with, for ``differentiated`` alone: it may be asked by another
-        thread while this one learns."""
-        twin = copy.copy(self)
-        twin._computed = HalfWeightsCopy(copy.deepcopy(self.online))
-        return twin
-
-    def compute_as(self, twin: "Updater[Any]") -> None:
-        """Compute from now on as a twin does that was compiled and has computed."""
-        self._loss, self.compiled = twin._loss, True
 
     def differentiated(self, minibatch: Batch, scale: Tensor | None = None) -> tuple[LossResult, Sequence[Tensor]]:
         """The loss of a minibatch, and its gradient, times ``scale``, by the parameters that compute."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rljob.algorithms.base import ParameterGroup
 from rljob.algorithms.optimizer import Adam, Optimizer, RMSProp
-from rljob.algorithms.parameters import LearnerParameters
+from rljob.api.parameters import LearnerParameterSet
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -93,7 +93,7 @@ class ShardedOptimizer:
 
     def __init__(
         self,
-        params: LearnerParameters,
+        params: LearnerParameterSet,
         parameters: Sequence[Tensor],
         threads: DataParallelThreads,
         groups: Sequence[ParameterGroup] = (),
@@ -119,7 +119,7 @@ class ShardedOptimizer:
         # Reading a number on a CPU waits for nothing.
         self._skips_on_device = not self._parameters[0].is_cpu
 
-    def follow(self, params: LearnerParameters, groups: Sequence[ParameterGroup]) -> None:
+    def follow(self, params: LearnerParameterSet, groups: Sequence[ParameterGroup]) -> None:
         """Take over rates and clip norms of the same groups."""
         self._groups = list(groups) or [ParameterGroup(self._parameters, 1.0, params.gradient_clip_norm)]
         self._limits.copy_(torch.tensor([group.clip_norm or torch.finfo().max for group in self._groups]))
@@ -294,7 +294,7 @@ def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
     return value if value.stride() == parameter.stride() else torch.empty_like(parameter).copy_(value)
 
 
-def _maker(params: LearnerParameters, group: ParameterGroup) -> Callable[[Sequence[Tensor], float], Optimizer]:
+def _maker(params: LearnerParameterSet, group: ParameterGroup) -> Callable[[Sequence[Tensor], float], Optimizer]:
     """What makes a group's optimisers."""
     if group.optimizer is not None:
         return group.optimizer

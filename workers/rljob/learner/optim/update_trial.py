@@ -1,26 +1,21 @@
 """Updates that are made only to see what they do: from one state, on minibatches that differ, and with that state put back; and
-how the kernels of an update are started on a GPU: one by one, or all at once as a CUDA graph. Measured, not guessed.
+whether the kernels of an update can be started on a GPU all at once, as a CUDA graph.
 
-An update has hundreds of kernels. Where they are short, the host that starts them takes longer than they do. A graph is used
-only where it was seen to learn what the update itself learns, and to be faster; whatever speaks against it is logged once, in the
-log, and the learner goes on without.
+An update has hundreds of kernels, and the host that starts them one by one mostly takes longer than they do. A graph is used only
+where it was seen to learn what the update itself learns; whatever speaks against it is logged, and the learner goes on without.
 """
 
 import logging
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map, tree_map_only
 
-from rljob.algorithms.compute import fastest, told
 from rljob.errors import first_line
 from rljob.learner.optim.base_updater import counts
 from rljob.learner.optim.captured_update import CapturedUpdate, Capturer, cuda_graph
-from rljob.learner.optim.readback import DEPTH
 from rljob.learner.optim.updater import AnyUpdater
 
 log = logging.getLogger(__name__)
@@ -133,17 +128,9 @@ an old batch was off by 0.05 to 0.36 in tests, one with an old learning rate, an
 OF_NOISE: Final = 4.0
 """So many times as much as an update differs from itself may be added to that: kernels may add up in any order."""
 
-_ONE_BY_ONE, _AS_A_GRAPH = "one by one", "as a CUDA graph"
-_WITHOUT = "the kernels of an update are started %s, without a CUDA graph: %s"
-
 
 class CaptureProblem(Exception):
     """There is no graph of an update that can be used. ``str()`` says why."""
-
-
-def graph_wanted(device: torch.device, compiled: bool | None) -> bool:
-    """Whether a graph is tried on ``device``. ``compiled``: the job's ``compile``, None where it is left open."""
-    return device.type == "cuda" and compiled is not False
 
 
 def captured_and_checked(
@@ -185,53 +172,19 @@ def captured_and_checked(
     return captured, max(found.values())
 
 
-def choose_graph(
-    updater: AnyUpdater,
-    batch: Any,
-    capture: Capturer = cuda_graph,
-    clock: Callable[[], float] = time.perf_counter,
-    budget_seconds: float = 1.0,
-) -> None:
-    """Let ``updater`` replay its updates from now on where that is clearly faster for ``batch``, a whole one of the job's shape.
-
-    The updater has learned nothing from it afterwards. One sentence in the log says what was chosen, and why.
-    """
-    updater.captured = _measured(updater, batch, capture, clock, budget_seconds)
-    if updater.device.type == "cuda":
-        torch.cuda.empty_cache()  # of what the way that was not chosen has held
-
-
-def _measured(
-    updater: AnyUpdater, batch: Any, capture: Capturer, clock: Callable[[], float], budget_seconds: float
-) -> CapturedUpdate[Any] | None:
+def capture_if_it_learns_the_same(updater: AnyUpdater, batch: Any, capture: Capturer = cuda_graph) -> None:
+    """Let ``updater`` replay its updates from now on where a graph of them does what they do, for ``batch``, a whole one of the
+    job's shape. It has learned nothing from it afterwards. One sentence in the log says what became of it."""
     try:
-        captured, difference = captured_and_checked(updater, batch, capture)
+        updater.captured, difference = captured_and_checked(updater, batch, capture)
     except CaptureProblem as problem:
-        log.warning(_WITHOUT, _ONE_BY_ONE, problem)
-        return None
-    kept, minibatch = KeptState(updater), first_minibatch(updater, batch)
-
-    def run(way: CapturedUpdate[Any] | None) -> None:
-        updater.captured = way
-        for _ in range(DEPTH):  # as far as the host may be ahead
-            updater.learn(minibatch, 0)
-        if updater.device.type == "cuda":
-            torch.cuda.synchronize()
-
-    ways: dict[str, CapturedUpdate[Any] | None] = {_ONE_BY_ONE: None, _AS_A_GRAPH: captured}
-    try:
-        chosen, seconds = fastest({name: partial(run, way) for name, way in ways.items()}, clock, budget_seconds)
-    except torch.OutOfMemoryError:  # what fits by itself may not fit beside a graph
-        log.warning(_WITHOUT, _ONE_BY_ONE, "the device's memory does not hold an update and its graph at once")
-        return None
-    finally:
-        updater.captured = None
-        kept.put_back()
-    log.info(
-        "the kernels of an update are started %s; %d updates took %s, and what the graph learns differs by %.2g of it",
-        chosen, DEPTH, told(seconds), difference,
-    )  # fmt: skip
-    return ways[chosen]
+        log.warning("the kernels of an update are started one by one, without a CUDA graph: %s", problem)
+    else:
+        log.info(
+            "the kernels of an update are started as a CUDA graph; what it learns differs by %.2g of it", difference
+        )
+    if updater.device.type == "cuda":
+        torch.cuda.empty_cache()  # of what was tried
 
 
 def _origin(error: BaseException) -> BaseException:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch, moments
-from rljob.algorithms.parameters import TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.api.parameters import ActorCriticParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.learner.optim.base_updater import Updater
 from rljob.learner.optim.half_precision import HalfWeightsCopy
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
@@ -23,7 +23,7 @@ class TransitionUpdater(Updater[TransitionBatch]):
     def __init__(
         self,
         algorithm: TransitionAlgorithm[Any, Any],
-        params: TransitionParameters,
+        params: TransitionParameterSet,
         online: FrameNetwork,
         device: torch.device,
         threads: DataParallelThreads | None = None,
@@ -81,7 +81,7 @@ class UnrollUpdater(Updater[UnrollBatch]):
     def __init__(
         self,
         algorithm: UnrollAlgorithm[Any, Any],
-        params: UnrollParameters,
+        params: UnrollParameterSet | ActorCriticParameterSet,
         online: FrameNetwork,
         device: torch.device,
         threads: DataParallelThreads | None = None,
@@ -119,25 +119,17 @@ def make_updater(
     device: torch.device,
     threads: DataParallelThreads | None = None,
 ) -> AnyUpdater:
-    """The updater for what the algorithm learns from. Raises TypeError for an object that is neither kind of algorithm."""
+    """The updater for what the algorithm learns from."""
     if isinstance(algorithm, TransitionAlgorithm):
         return TransitionUpdater(algorithm, params, online, device, threads)
-    if isinstance(algorithm, UnrollAlgorithm):
-        return UnrollUpdater(algorithm, params, online, device, threads)
-    raise _no_algorithm(algorithm)
+    assert isinstance(algorithm, UnrollAlgorithm), f"{algorithm!r} is of neither kind"
+    return UnrollUpdater(algorithm, params, online, device, threads)
 
 
 def trial_update(algorithm: AnyAlgorithm, params: Any, net: FrameNetwork, batch: Any) -> None:
     """An update of this job without its optimiser step, to be timed; leaves no gradient behind."""
-    if isinstance(algorithm, TransitionAlgorithm):
-        result = algorithm.loss(params, net, net, batch)
-    elif isinstance(algorithm, UnrollAlgorithm):
-        result = algorithm.loss(params, net, batch)
-    else:
-        raise _no_algorithm(algorithm)
-    result.value.backward()  # type: ignore[no-untyped-call]
+    loss: Any = algorithm.loss  # type: ignore[attr-defined]
+    networks = (net, net) if isinstance(algorithm, TransitionAlgorithm) else (net,)
+    result = loss(params, *networks, batch)
+    result.value.backward()
     net.zero_grad()
-
-
-def _no_algorithm(given: object) -> TypeError:
-    return TypeError(f"{given!r} is neither a TransitionAlgorithm nor an UnrollAlgorithm (rljob.algorithms.base)")
