@@ -146,7 +146,7 @@ def test_what_it_learns_from_has_a_place_that_fits(tmp_path: Path) -> None:
         (
             "class Parameters(ActionValueParameterSet):",
             "from rljob.plugins import ParameterSet\nclass Parameters(ParameterSet):",
-            "its parameters Parameters lack n_step, .*gamma, .*which the loops read; rljob.plugins.TransitionParameterSet",
+            r"has to be a class that is a rljob.plugins.TransitionParameterSet, but is <class '.*Parameters'>",
         ),
         (
             "dense_layers(4, units",

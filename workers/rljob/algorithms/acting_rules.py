@@ -6,7 +6,7 @@ Shapes: N environments, C continuous numbers of an action, S frame stack, F fram
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,30 +15,13 @@ from torch import Tensor
 
 from rljob.algorithms.base import Game, Inference, TransitionAlgorithm
 from rljob.algorithms.batches import Observation
-from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.api.parameters import ActionValueParameterSet, TransitionParameterSet
 from rljob.choices import Choices, RandomNumbers
 from rljob.experience import Decision
 from rljob.observation import each
 
-
-class EpsilonParameters(TransitionParameters, Protocol):
-    """What is read where an algorithm acts by action values."""
-
-    @property
-    def epsilon_base(self) -> float:
-        """Environment i of N explores with base^(1 + exponent * i / (N - 1))."""
-
-    @property
-    def epsilon_exponent(self) -> float:
-        """The exponent in it."""
-
-    @property
-    def evaluation_epsilon(self) -> float:
-        """Share of random actions in evaluations."""
-
-
-P = TypeVar("P", bound=EpsilonParameters)
+P = TypeVar("P", bound=ActionValueParameterSet)
 Network = TypeVar("Network", bound=FrameNetwork)
 
 
@@ -117,7 +100,7 @@ def epsilon_ladder(index: int, total: int, base: float = 0.4, exponent: float = 
     return float(base ** (1.0 + exponent * index / max(1, total - 1)))
 
 
-GaussianP = TypeVar("GaussianP", bound=TransitionParameters)
+GaussianP = TypeVar("GaussianP", bound=TransitionParameterSet)
 
 
 class GaussianAlgorithm(TransitionAlgorithm[GaussianP, Network]):

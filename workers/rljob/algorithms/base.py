@@ -19,9 +19,14 @@ from torch import Tensor
 
 from rljob.algorithms.batches import LossResult, Moments, Observation, TransitionBatch, UnrollBatch, as_batch
 from rljob.algorithms.optimizer import Optimizer
-from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters
+from rljob.api.parameters import (
+    ActorCriticParameterSet,
+    LearnerParameterSet,
+    TransitionParameterSet,
+    UnrollParameterSet,
+)
 from rljob.choices import HALF_LOG_2PI, Choices, RandomNumbers
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import ColumnRole, Decision, SegmentLayout, transition_layout, unroll_layout
@@ -44,9 +49,9 @@ class Game(Protocol):
     memory: Any
 
 
-P = TypeVar("P", bound=LearnerParameters)
-TransitionP = TypeVar("TransitionP", bound=TransitionParameters)
-UnrollP = TypeVar("UnrollP", bound=UnrollParameters)
+P = TypeVar("P", bound=LearnerParameterSet)
+TransitionP = TypeVar("TransitionP", bound=TransitionParameterSet)
+UnrollP = TypeVar("UnrollP", bound=UnrollParameterSet | ActorCriticParameterSet)
 Network = TypeVar("Network", bound=FrameNetwork)
 
 

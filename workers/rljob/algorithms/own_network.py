@@ -16,12 +16,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from rljob.algorithms.parameters import check_defaults
 from rljob.algorithms.trunk import FrameNetwork, row_width, seen_by_convolutions
 from rljob.api.networks import resolved_network
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, ManifestError, Problem
-from rljob.api.structure import structural_problems
+from rljob.api.structure import check_defaults, structural_problems
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, told
 
 _ROWS = 2

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from rljob.algorithms import parameters as seam
 from rljob.algorithms.built_in import BUILT_IN, parts
-from rljob.algorithms.parameters import check_defaults
 from rljob.api import ManifestError, Problem, RLJob
 from rljob.api.algorithm import names_in
 from rljob.api.episode_metrics import NAME_PATTERN
 from rljob.api.learner_status import RECORDED_NAMES
-from rljob.api.parameters import ParameterSet
+from rljob.api.parameters import ActorCriticParameterSet, ParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.problems import ABSENT
 from rljob.api.rules import own_algorithm_problems
-from rljob.api.structure import problem_at, structural_problems, without
+from rljob.api.structure import check_defaults, problem_at, structural_problems, without
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, shown, told
 
 if TYPE_CHECKING:
@@ -153,20 +151,13 @@ def _check_declarations(name: str, made: AnyAlgorithm) -> None:
 
     kind: Any = getattr(made, "parameters", None)
     transitions = isinstance(made, TransitionAlgorithm)
-    base = "TransitionParameterSet" if transitions else "UnrollParameterSet"
-    if not (isinstance(kind, type) and issubclass(kind, ParameterSet)):
+    base = TransitionParameterSet if transitions else UnrollParameterSet
+    fits = isinstance(kind, type) and issubclass(kind, base if transitions else (base, ActorCriticParameterSet))
+    queued = isinstance(made, UnrollAlgorithm) and type(made).iteration_lag is UnrollAlgorithm.iteration_lag
+    if not fits or (queued and "unroll_queue" not in kind.model_fields):  # iterations need no queue
         raise PluginProblem(
-            f"algorithm {short(name)}: its attribute parameters has to be a class that is a rljob.plugins.{base}, but is {kind!r}"
-        )
-    needed = seam.TransitionParameters if transitions else seam.UnrollParameters
-    names = [key for each in needed.__mro__ for key, value in vars(each).items() if isinstance(value, property)]
-    if isinstance(made, UnrollAlgorithm) and type(made).iteration_lag is UnrollAlgorithm.iteration_lag:
-        names.append("unroll_queue")  # iterations need none
-    missing = [each for each in names if each not in kind.model_fields and not hasattr(kind, each)]
-    if missing:
-        raise PluginProblem(
-            f"algorithm {short(name)}: its parameters {kind.__name__} lack {', '.join(missing)}, which the loops read; "
-            f"rljob.plugins.{base} has them all"
+            f"algorithm {short(name)}: its attribute parameters has to be a class that is a rljob.plugins.{base.__name__}, but "
+            f"is {kind!r}"
         )
     check_defaults(f"algorithm {short(name)}", kind)
     metrics: Any = getattr(made, "metrics", None)

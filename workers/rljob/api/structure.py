@@ -12,9 +12,11 @@ from rljob.api.document import in_one_line
 from rljob.api.fields import OfParameters, TypedPlace, first_sentence, in_words, literal_values, mark_in, typed_place
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.names_elsewhere import CALLED_HERE, MOVED, moved_to
+from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, Location, Problem, folded, nearest, path_of, unknown_name
 from rljob.api.rules.algorithm import an_environment_or_a_preset
 from rljob.api.types import ALLOWED
+from rljob.loading import PLUGIN_FAILURES, PluginProblem
 
 _OF_A_PRESET: frozenset[Location] = frozenset(
     (
@@ -216,3 +218,21 @@ def without(algorithm: str, alias: str) -> str:
     assert mark is not None, "what is shared is made of parameter sets"
     having = [*mark.sets]
     return f"not allowed: {algorithm} has no such parameter; {in_words(having)} {'has' if len(having) == 1 else 'have'}"
+
+
+def check_defaults(whose: str, kind: type[ParameterSet]) -> None:
+    """Raise PluginProblem where a default of ``kind``, a plug-in's, does not match its type: that is its author's mistake, and
+    none in a manifest. Rules between several fields are not checked: they may need values that only a manifest gives."""
+    try:
+        kind.model_validate({}, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems, places = structural_problems(error, kind)
+        names = {field.alias or name: name for name, field in kind.model_fields.items()}
+        for problem, place in zip(problems, places, strict=True):
+            name = names.get(str(place[0]) if place else "")
+            if name is not None and not kind.model_fields[name].is_required():
+                raise PluginProblem(
+                    f"{whose}: the default of {name} in {kind.__name__} is {problem.value!r}; {problem.message}"
+                ) from None
+    except PLUGIN_FAILURES:  # a check of the author's own that fails is told where it is asked about a manifest
+        return

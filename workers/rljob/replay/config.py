@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from rljob.algorithms.parameters import TransitionParameters
 from rljob.api import RLJob, credits_per_actor
+from rljob.api.parameters import TransitionParameterSet
 from rljob.api.replay import ReplayParameters
 from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import SegmentLayout, transition_layout
@@ -76,7 +76,7 @@ def config_of(
     Raises ``ValueError`` (see ``ReplayConfig`` and ``LimiterConfig``).
     """
     algorithm, replay = job.spec.algorithm.parameters, job.spec.required_replay.resolved()
-    if not isinstance(algorithm, TransitionParameters):
+    if not isinstance(algorithm, TransitionParameterSet):
         raise ValueError(
             f"the algorithm {job.spec.algorithm.name} learns from no transitions: it needs no replay service"
         )
