@@ -81,7 +81,7 @@ class ActorsSpec(RoleSpec):
     CPU; changes a few actions."""
     compression: Annotated[Literal["Auto", "LZ4", "Delta"], WHILE_SUSPENDED, UNLEARNED] = "Auto"
     """Compression of observed bytes and integers. Delta: differences between frames. Auto: the smaller one in the actor's first
-    segments, if it takes at most twice the CPU time."""
+    segments."""
     spot: Annotated[Flag, WHILE_SUSPENDED, UNLEARNED] = False
     """Prefer spot nodes of GKE, AKS, EKS and Karpenter, and tolerate their taints on GKE and AKS."""
     topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED, UNLEARNED] = "None"
