@@ -1,20 +1,13 @@
 """How a learner computes, settled by ``make_plan`` before it trains and not changed while it does. Its choices, in their order:
 
-========================  ======================================  ==========================================================
-choice                    from                                    why
-========================  ======================================  ==========================================================
-device                    the job, what is there; with a GPU and  no update that an H200 was seen to make was shorter than
-                          ``device: Auto`` a trial on the CPU     ``SHORTEST_ON_A_GPU``: what is shorter stays on the CPU
-threads                   the job's request for processors        each computes its share of an update
-arithmetic, memory order  a trial of each way that the job allows  no rule knows the fastest: bf16 halves an update or makes it
-                                                                  six times as long, blocks of pixels halve it or do nothing
-compiled                  the job; where it says nothing, the     a short update is mostly what torch needs to start its
-                          updates of its budget and two trials    operations, and a compiler takes from ten seconds on
-CUDA graph                the job, and whether a graph of it      takes away the starting of kernels: it was faster in every
-                          learns the same                         measurement (``docs/performance/2026-11-27-gpu.md``)
-place of the replay's     the device's free memory                a batch crosses the bus as 16 kB instead of 29 MB
-mirror
-========================  ======================================  ==========================================================
+| choice | from | why |
+|---|---|---|
+| device | the job, what is there; beside a GPU a trial on the CPU | what is shorter than any update on a GPU stays there |
+| threads | the processors that the job asks for | each computes its share of an update |
+| arithmetic, memory order | a trial of each that the job allows | bf16 halves an update, or makes it six times as long |
+| compiled or not | the job; else its budget of updates, and a trial | a compiler takes ten seconds, and halves a short update |
+| CUDA graph | the job; whether a graph learns the same | faster in every measurement (docs/performance/2026-11-27-gpu.md) |
+| place of the replay's mirror | the device's free memory | a batch crosses the bus as 16 kB instead of 29 MB |
 
 Nothing is learned by a trial. On a GPU whose kernels a CUDA graph will start, the ways are timed as graphs: started one by one,
 kernels of a few microseconds take as long in any arithmetic as the host takes to start them.
