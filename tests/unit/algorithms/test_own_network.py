@@ -127,6 +127,12 @@ def test_parameters_of_a_built_in_network_are_refused() -> None:
             "layers that are the same where it acts .*, got a MultiheadAttention$",
         ),
         (
+            "import torch\nclass Random(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.register_buffer('seen_by', torch.randn(1764, 8), persistent=False)\n"
+            "    def forward(self, x):\n        return x.flatten(2) @ self.seen_by\ndef make(inputs): return Random()",
+            r"build: expected a network whose outputs follow from its weights and saved buffers.* from a second one",
+        ),
+        (
             "class Mean(nn.Module):\n    def forward(self, x):\n        return x.mean()\ndef make(inputs): return Mean()",
             r"features \[2, ...\] were expected, what came is \(\)",
         ),

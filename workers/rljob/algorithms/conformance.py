@@ -93,6 +93,16 @@ def _outputs(trial: Trial, acting: FrameNetwork, seen: Any) -> torch.Tensor:
     random = not torch.equal(again, found.outputs)  # as of a network with noise
     by_itself = random or torch.allclose(alone, found.outputs[-1:], rtol=0.01, atol=0.01)
     expect(function, by_itself, "outputs of a row that do not depend on the others", "other ones for it alone")
+    # As an actor, or who loads a checkpoint, has it.
+    second = _built(trial).eval()
+    second.load_state_dict(acting.state_dict())
+    theirs = call(function, lambda: method.infer(second, seen, before)).outputs
+    expect(
+        "build",
+        random or torch.allclose(theirs, found.outputs, atol=1e-6),
+        "a network whose outputs follow from its weights and saved buffers, which are all that other processes get of it",
+        "others from a second one with the same",
+    )
     trial.tensor(f"{function}{outputs}", found.outputs, (_N, size), detached=True)
     trial.tensor(f"{function}: state", found.state, (_N, 2, memory), detached=True)
     return found.outputs
