@@ -1,5 +1,6 @@
 """The `rljob` command: the workers' commands, `run`, which needs the controller, and the verbs; `kubectl rljob` has these."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ def main(words: Sequence[str] | None = None) -> None:
         os.set_inheritable(file, True)
     os.close(file)
     sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr has it: no character of a path ends a command
     app(words, prog_name="rljob" if words is not None else None)
 
 

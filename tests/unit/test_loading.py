@@ -159,6 +159,7 @@ def test_another_process_finds_the_file_by_its_name(file: Path) -> None:
         (NotImplementedError("NotImplementedError"), "NotImplementedError"),
         (KeyError("x"), "KeyError: 'x'"),
         (ValueError("one\ntwo"), "ValueError: one"),
+        (ValueError("caf\udce9: \x1b[31mé"), r"ValueError: caf\udce9: \x1b[31mé"),
     ],
 )
 def test_an_error_without_a_text_is_named_once(error: Exception, said: str) -> None:

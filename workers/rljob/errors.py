@@ -18,11 +18,13 @@ class CommandRefused(UsageError):
 
 
 def first_line(error: BaseException) -> str:
-    """An error as one line: its message, or its type if it has none, or can't tell it, as a user's own class of error may."""
+    """An error as one line that can be shown and stored anywhere: its message, or its type if it has none, or can't tell it, as a
+    user's own class of error may. Colours of a terminal, and bytes of a file's name that are no UTF-8, are written out."""
     try:
         line = "".join(str(error).strip().splitlines()[:1])
     except Exception:  # noqa: BLE001 (as above)
         line = ""
+    line = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
     shown = line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ... ({len(line):,} characters)"
     return shown or type(error).__name__
 

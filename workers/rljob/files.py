@@ -47,7 +47,8 @@ def replace(path: Path, content: str | bytes, *, durable: bool = False, essentia
     """
     try:
         with replacing(path, durable=durable) as new:
-            new.write_bytes(content.encode() if isinstance(content, str) else content)
+            # A path may have bytes that are no UTF-8.
+            new.write_bytes(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
     except OSError as error:
         if essential:
             raise

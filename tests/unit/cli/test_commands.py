@@ -1,6 +1,8 @@
 """The command line from outside: exit codes, one-line errors, help that teaches, and files of keys."""
 
+import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -106,6 +108,15 @@ def test_a_file_in_the_place_of_a_run_is_one_line(command: tuple[str, ...], tmp_
     said = refused(command[0], tmp_path / "file", *command[1:])
     assert said == f"rljob: {tmp_path / 'file'}: not a folder; {said.partition('; ')[2]}"
     assert "give a run folder or one of its checkpoints" in said
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    run = tmp_path / os.fsdecode(b"caf\xe9")
+    run.mkdir()
+    shutil.copy(GOOD, run / "job.yaml")
+    command = [sys.executable, "-m", "rljob_operator", "report", run]
+    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "utf-8"}, check=False)
+    assert (done.returncode, rb"caf\udce9/report.html" in done.stdout) == (0, True), done.stderr
 
 
 def test_the_version_is_that_of_the_package_and_of_what_roles_speak() -> None:
