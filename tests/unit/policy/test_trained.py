@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import rljob
+import torch
 from rljob.algorithms.registry import algorithm
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.envs.base import seed_of
@@ -189,6 +190,20 @@ def test_an_environment_of_ones_own_keeps_its_infos_and_the_run_a_copy_of_it(
     assert env.reset()[1] == {"map": [1]}
     assert env.step(0)[4] == {"at": env.unwrapped}
     forget_files()
+
+
+def test_what_is_no_number_and_what_the_program_has_set(runs: dict[str, Path]) -> None:
+    observation = np.zeros((2, 1, 4), np.float32)
+    expected = rljob.load_policy(runs["vector, IMPALA"]).act(observation)
+    torch.set_default_dtype(torch.float64)
+    try:
+        policy = rljob.load_policy(runs["vector, IMPALA"])
+        assert (policy.act(observation) == expected).all()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    observation[1, 0, 2] = np.nan  # an action would be the first
+    with pytest.raises(ValueError, match=r"finite numbers were expected, they have nan at \[1, 0, 2\]"):
+        policy.act(observation)
 
 
 def test_no_run_and_no_checkpoint_are_told_in_a_sentence(tmp_path: Path) -> None:

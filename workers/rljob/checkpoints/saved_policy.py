@@ -103,7 +103,7 @@ def load_policy(source: Location, listed: Callable[[Location], list[Location]] =
     except RuntimeError as error:
         raise CheckpointProblem(f"the tensors of {found.path} are not those of its network: {error}") from None
     return SavedPolicy(
-        module.eval().requires_grad_(False), identity.spec, identity.params, identity.env_params, found.manifest
+        module.float().eval().requires_grad_(False), identity.spec, identity.params, identity.env_params, found.manifest
     )
 
 

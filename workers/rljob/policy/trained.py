@@ -12,7 +12,7 @@ from rljob.algorithms.registry import algorithm
 from rljob.checkpoints import saved_policy as stored
 from rljob.checkpoints.location import location
 from rljob.encoders import make_encoded_environment
-from rljob.envs.encoding import Encoding
+from rljob.envs.encoding import Encoding, first_odd
 from rljob.observation import ObservationColumn, by_column, each, of_columns, rows_of
 
 
@@ -173,6 +173,8 @@ def _checked_column(column: ObservationColumn, observations: Any) -> NDArray[Any
         raise ValueError(
             f"observations are {shown.dtype}, but this policy takes {column.dtype}, as policy.environment() gives them"
         )
+    if shown.dtype.kind == "f" and not (fine := np.isfinite(shown)).all():
+        raise ValueError(f"observations of finite numbers were expected, they have {first_odd(shown, fine)}")
     shown = np.ascontiguousarray(shown)
     return shown if shown.flags.writeable else shown.copy()  # torch warns of memory that it could write to
 
