@@ -206,8 +206,10 @@ class Run:
             raise UsageError(
                 f"{self._name}: figures over time of a cluster's job are in Prometheus (docs/monitoring.md)"
             )
-        from rljob.telemetry.recorder import METRICS_FILE, read_records
+        from rljob.telemetry.recorder import KINDS, METRICS_FILE, read_records
 
+        if kind not in (None, *KINDS):
+            raise UsageError(f"metrics of {kind!r}: there are no records of this kind; there are {', '.join(KINDS)}")
         try:
             return [each for each in read_records(self.folder / METRICS_FILE) if each.get("kind") == kind]
         except FileNotFoundError:

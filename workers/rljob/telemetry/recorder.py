@@ -34,6 +34,7 @@ EVALUATION: Final = "evaluation"
 CHECKPOINT: Final = "checkpoint"
 MACHINE: Final = "machine"
 LEARNER: Final = "learner"
+KINDS: Final = (EVALUATION, CHECKPOINT, MACHINE, LEARNER)
 """Values of ``"kind"``: the last two hold the facts that figures depend on, at each opening and at each change."""
 MOST_POINTS: Final = 10_000
 """Records of figures that are kept, five hours at one in two seconds. A full record gives up every second one, so the oldest lie

@@ -67,6 +67,10 @@ def test_the_figures_are_columns_of_one_length(folder: Path, run: rljob.Run) -> 
         "loss": [None, 0.5],
     }
     assert run.metrics("evaluation")["mean"] == [30.5, 12.0]
+    with pytest.raises(
+        rljob.UsageError, match=r"metrics of 'evaluations'.* there are evaluation, checkpoint, machine, l"
+    ):
+        run.metrics("evaluations")
     verdict = run.verdict
     assert (verdict.mean, verdict.standard_error, verdict.episodes) == (30.5, 0.5, 100)
 
