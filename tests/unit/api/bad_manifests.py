@@ -250,6 +250,12 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.replay.redis.external.url",
         ["without a user"],
     ),
+    (
+        ["spec.replay.redis.external.url=redis://host:6379/cache"],  # a client would take database 0
+        "spec.replay.redis.external.url",
+        ["redis://HOST:PORT/DATABASE"],
+    ),
+    (["spec.replay.redis.external.url=redis:///0"], "spec.replay.redis.external.url", ["redis://HOST:PORT/DATABASE"]),
     (["spec.replay.redis.external={secretRef: {name: a}}"], "spec.replay.redis.external.url", ["required"]),
     # roles
     (["spec.actors.replicas=0"], "spec.actors.replicas", ["at least 1 without autoscaling"]),

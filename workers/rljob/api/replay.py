@@ -48,7 +48,12 @@ class ExternalRedis(APIModel):
     """A Redis of the user's own, for all shards."""
 
     url: Annotated[
-        str, Text(512, "redis://HOST:PORT, rediss:// or unix:///PATH, without a user", r"^(rediss?|unix)://[^@?\s]+$")
+        str,
+        Text(
+            512,
+            "redis://HOST:PORT/DATABASE, rediss:// or unix:///PATH, without a user",
+            r"^(rediss?://([^@?#/:\[\]\s]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[0-9]{0,5})?|unix:///[^@?\s]+)$",
+        ),
     ]
     """Address; rediss:// uses TLS, unix:// is on this machine."""
     secret_ref: SecretRef | None = None
