@@ -265,6 +265,31 @@ def test_every_object_is_labelled_and_in_its_place(chart: Chart) -> None:
         assert about.get("namespace") == (None if whole else NAMESPACE), each
 
 
+def test_labels_that_are_given_twice_stand_once_and_never_take_the_pods_away(chart: Chart) -> None:
+    """A tool between Helm and the API server refuses a key that stands twice."""
+    ours = {"app.kubernetes.io/name": "mine", "app.kubernetes.io/part-of": "platform", "a": "of all"}
+    values = {
+        "commonLabels": ours,
+        "podLabels": {**ours, "a": "of pods"},
+        "service": {"labels": {"a": "of the service"}},
+    }
+    found = yaml.load_all(chart.run("template", RELEASE, str(CHART), values=values), Loader=EachKeyOnce)
+    labels = {each["kind"]: at(each, "metadata.labels") for each in found if each}
+    pod = at(only(chart.render(values), "Deployment"), "spec.template.metadata.labels")
+    assert (labels["ServiceAccount"]["a"], labels["Service"]["a"], pod["a"]) == ("of all", "of the service", "of pods")
+    assert {each["app.kubernetes.io/name"] for each in (*labels.values(), pod)} == {"rljob-operator"}
+    assert pod["app.kubernetes.io/part-of"] == "platform"
+
+
+class EachKeyOnce(yaml.CSafeLoader):
+    """Refuses a mapping in which a key stands twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        assert len(keys) == len({*keys}), (keys, str(node.start_mark))
+        return super().construct_mapping(node, deep)
+
+
 def test_selectors_find_the_pods_and_never_change(chart: Chart, default: list[Object]) -> None:
     constant = {"app.kubernetes.io/name": "rljob-operator", "app.kubernetes.io/instance": RELEASE}
     assert constant.items() <= at(only(default, "Deployment"), "spec.template.metadata.labels").items()

@@ -17,6 +17,9 @@ BAD: list[tuple[Any, tuple[str, ...]]] = [
     ({"replica": 3}, ("replica",)),
     ({"replicas": "3"}, ("/replicas",)),
     ({"replicas": -1}, ("/replicas",)),
+    # as `--set config=null` takes a section away, and `helm upgrade --reuse-values` lacks those that are new
+    ({"config": None}, ("missing propert", "config")),
+    ({"monitoring": {"podMonitor": None}}, ("/monitoring", "missing propert", "podMonitor")),
     ({"image": "rljob-operator:1"}, ("/image",)),
     ({"image": {"tag": 1.2}}, ("/image/tag",)),
     ({"image": {"tag": "a b"}}, ("/image/tag",)),

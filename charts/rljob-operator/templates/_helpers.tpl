@@ -3,9 +3,9 @@
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 53 | trimSuffix "-" -}}
 {{- else if contains (include "rljob-operator.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 53 | trimSuffix "-" -}}
+{{- .Release.Name | replace "." "-" | trunc 53 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "rljob-operator.name" .) | trunc 53 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "rljob-operator.name" .) | replace "." "-" | trunc 53 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -19,14 +19,18 @@
 
 {{/* Labels that every object has. */}}
 {{- define "rljob-operator.labels" -}}
-{{ include "rljob-operator.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/part-of: rljob
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- include "rljob-operator.labelsAnd" (list . dict) -}}
+{{- end -}}
+
+{{/* The same and more, by `list $ MORE`. Each stands once: MORE wins over commonLabels, these over the chart's, and none over those
+that pods are found by or that Helm knows its objects by. */}}
+{{- define "rljob-operator.labelsAnd" -}}
+{{- $root := index . 0 -}}
+{{- $fixed := include "rljob-operator.selectorLabels" $root | fromYaml -}}
+{{- $_ := set $fixed "app.kubernetes.io/managed-by" $root.Release.Service -}}
+{{- $chart := printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" -}}
+{{- $own := dict "app.kubernetes.io/version" $root.Chart.AppVersion "app.kubernetes.io/part-of" "rljob" "helm.sh/chart" $chart -}}
+{{- toYaml (merge $fixed (default dict (index . 1)) (default dict $root.Values.commonLabels) $own) -}}
 {{- end -}}
 
 {{/* Labels that the operator's pods are found by; they never change. */}}
