@@ -3,6 +3,7 @@
 Both make what the operator would make of it, so neither takes a manifest that the other refuses."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +11,11 @@ import typer
 from rljob.api import ManifestError, parse_job, read_manifest
 from rljob.api.document import dump_document
 from rljob.api.exit_codes import EXIT_INVALID
+from rljob.api.job import KIND
+from rljob.api.problems import ABSENT, Problem
 from rljob.cli.explain import written_out
 from rljob.cli.validate import SetOption, checked
 from rljob.command_errors import one_line_errors
-from rljob.errors import UsageError
 from rljob.loading import PluginProblem
 
 from rljob_operator.core.member import Role
@@ -23,6 +25,8 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.rendering import revision, revision_of_job
+from rljob_operator.kube.render.roles import section_name
+from rljob_operator.kube.render.server_rules import problems
 from rljob_operator.kube.render.settings import Settings, default_image
 
 _NO_UID = "00000000-0000-0000-0000-000000000000"
@@ -58,8 +62,9 @@ def validate(
     for file in files:
         try:
             found = checked(file, overrides or (), made=not no_environment)
-            list(objects(found.written, Settings(image=default_image())))
-        except (PluginProblem, PodProblem) as error:
+            if refused := server_problems(found.written):
+                raise ManifestError(refused)
+        except PluginProblem as error:
             wrong = True
             typer.echo(f"{file}: {error}", err=True)
         except ManifestError as error:
@@ -126,20 +131,36 @@ def render(
         if namespace is not None:
             written = {**written, "metadata": {**(written.get("metadata") or {}), "namespace": namespace}}
         settings = Settings(image=image or default_image())
-        try:
-            documents = list(objects(written, settings))
-        except PodProblem as problem:
-            raise UsageError(str(problem)) from None
+        documents = list(objects(written, settings))
         typer.echo("---\n".join(dump_document(each) for each in documents), nl=False)
 
 
+def server_problems(written: dict[str, Any]) -> list[Problem]:
+    """What an API server would refuse of a manifest's metadata and of the job's pods; of a role's pods each thing once. Raises as
+    `objects`."""
+    found = {str(each): each for each in problems({"kind": KIND, "metadata": written.get("metadata")})}
+    for document in objects(written, Settings(image=default_image())):
+        if document["kind"] == "Pod":
+            part = f"spec.{section_name(Role(document['metadata']['labels'][names.ROLE_LABEL]))}, its pod: "
+            found |= {  # labels of the job are handed on, and told already
+                f"{part}{each}": replace(each, path=f"{part}{each.path}")
+                for each in problems(document)
+                if str(each) not in found
+            }
+    return list(found.values())
+
+
 def objects(written: dict[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
-    """The objects of a manifest, in the order in which they are made. Raises ManifestError and `PodProblem`."""
+    """The objects of a manifest, in the order in which they are made. Raises ManifestError."""
     owned = Owned(parse_job(written), _NO_UID, written=revision_of_job(written))
     secrets = Secrets(keys=dict.fromkeys(Role, _SECRET), token=_SECRET)
     yield from (_readable(each) for each in children(owned, secrets, settings))
-    for member in names.first_members(owned.job):
-        yield pod(owned, member, _SUFFIX, revision(written, Role.of(member)), settings)
+    try:
+        for member in names.first_members(owned.job):
+            yield pod(owned, member, _SUFFIX, revision(written, Role.of(member)), settings)
+    except PodProblem as problem:
+        place, _, words = str(problem).partition(": ")
+        raise ManifestError([Problem(place, ABSENT, words)]) from None
 
 
 def _readable(document: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from rljob.api import parse_job, read_with_files, with_code
+from rljob.api import ManifestError, read_with_files, with_code
 from rljob.api.examples import manifest_file
 from rljob.api.exit_codes import EXIT_FAILURE
 from rljob.api.experiment import is_experiment
@@ -14,6 +14,7 @@ from rljob.api.load import given
 
 from rljob_operator.verbs.cluster_jobs import ClusterJobs, has_stopped
 from rljob_operator.verbs.jobs import Place, wait_for
+from rljob_operator.verbs.render import server_problems
 from rljob_operator.view.reasons import ending
 
 _PACKAGES = "requirements.txt"
@@ -24,10 +25,10 @@ def start(file: Path, overrides: Sequence[str], place: Place, *, wait: bool, tim
     """Create it, and with ``wait`` wait for its end. The exit code: 0 it was created, or is complete; 1 it has failed or was
     stopped, or has not ended in time; 130 interrupted, and it goes on. Raises as `ClusterJobs.create` and `with_code`."""
     written = given(read_with_files(file, overrides))
-    if is_experiment(written):
-        parse_experiment(written)
-    else:
-        parse_job(written)
+    experiment = parse_experiment(written) if is_experiment(written) else None
+    run = written if experiment is None else experiment.manifest(0, 1, experiment.raw_frames)
+    if problems := server_problems(run):
+        raise ManifestError(problems)
     document, code = with_code(written, manifest_file(file).parent)
     with ClusterJobs(place) as jobs:
         job = jobs.named(jobs.create(document, code))

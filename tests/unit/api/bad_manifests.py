@@ -91,12 +91,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.preset=PongVTrace"], "spec.algorithm.type", ["ApeXDQN", "IMPALA"]),
     (["spec.environment.id="], "spec", [NOTHING_TO_START_FROM]),
     (["spec.actors.env=[{name: A, value: on}]"], "spec.actors.env[0]", ["a text (quote a number, on and true)"]),
-    (
-        ["spec.actors.podTemplate.metadata.annotations={prometheus.io/port: 9090}"],
-        "spec.actors.podTemplate",
-        ["a text at metadata.annotations.prometheus.io/port (quote a number, on and true)"],
-    ),
-    (["spec.actors.tolerations=[{key: spot, value: true}]"], "spec.actors.tolerations[0]", ["a text at value"]),
     (["spec.successPolicy.targetReturn=600"], "spec.successPolicy.targetReturn", ["such as {value: 600}"]),
     (["spec.environment.id='two words'"], "spec.environment.id", ["'two words'", "module:factory"]),
     (["spec.managedBy=me"], "spec.managedBy", ["rljob.dev/operator"]),

@@ -1,9 +1,8 @@
 """What every role's pods have in common: fields of a PodSpec under their own names, and a patch for all the others."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from rljob.api.mutability import UNLEARNED, WHILE_SUSPENDED
 from rljob.api.types import APIModel, QuantityText, Text, quantity, refuse
@@ -57,29 +56,7 @@ class EnvVar(APIModel):
         return self
 
 
-_TEXTS_BY_NAME: Final = ("annotations", "labels", "matchLabels", "nodeSelector", "volumeAttributes")
-
-
-def _with_texts(written: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a number, true or false where core takes a text alone, which else the API server would do at each pod."""
-    if at := next(_no_texts(written, ""), ""):
-        raise refuse(f"allowed: a text at {at[1:]} (quote a number, on and true)")
-    return written
-
-
-def _no_texts(written: Any, at: str) -> Iterator[str]:
-    below = written.items() if isinstance(written, dict) else enumerate(written) if isinstance(written, list) else ()
-    for name, value in below:
-        here = f"{at}[{name}]" if isinstance(written, list) else f"{at}.{name}"
-        if name in _TEXTS_BY_NAME and isinstance(value, dict):
-            yield from (f"{here}.{key}" for key, text in value.items() if not isinstance(text, str | None))
-        elif name == "value" and not isinstance(value, str | None):
-            yield here
-        else:
-            yield from _no_texts(value, here)
-
-
-CoreObject = Annotated[dict[str, Any], Field(max_length=64), AfterValidator(_with_texts)]
+CoreObject = Annotated[dict[str, Any], Field(max_length=64)]
 """A mapping of one of core's types, kept as it is written."""
 ContainerImage = Annotated[str, Text(512, "a container image", r"^[^\s]+$")]
 

@@ -123,9 +123,10 @@ class Client:
         timeout_seconds: float | None = None,
     ) -> Object:
         """Create the object and return it as stored. A dry run is checked and filled in, but not stored. Raises `AlreadyExists`
-        where the name is taken."""
+        where the name is taken, and `Invalid` for a field that the server does not know: it would leave it out in silence."""
         path = resource.path(document["metadata"]["namespace"])
-        query = {"fieldManager": self._field_manager, **({"dryRun": "All"} if dry_run else {})}
+        dry = {"dryRun": "All"} if dry_run else {}
+        query = {"fieldManager": self._field_manager, "fieldValidation": "Strict", **dry}
         return await self._ask(Call("create", "POST", path, resource.plural, query, document), timeout_seconds)
 
     async def apply(self, resource: Resource, document: Object, *, uid: str | None = None) -> Object:

@@ -68,3 +68,27 @@ def test_what_makes_no_pod_is_refused_and_nothing_printed(override: str, words: 
     result = render(PONG, "--set", override)
     assert (result.exit_code, result.stdout, words in result.stderr) == (2, "", True)
     assert words in refused("validate", PONG, "--no-environment", "--set", override)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("metadata.labels.team=rl agents", "  metadata.labels.team: got 'rl agents'; allowed: up to 63 letters"),
+        (
+            "spec.actors.resources={requests: {cpu: 2}, limits: {cpu: 1}}",
+            "  spec.actors, its pod: spec.containers[0].resources: got {'cpu'}; allowed: requests up to",
+        ),
+        (
+            "spec.learner.nodeSelector={a b: c}",
+            "  spec.learner, its pod: spec.nodeSelector.a b: got 'a b'; allowed: up to 63",
+        ),
+        (
+            "spec.learner.podTemplate={spec: {nodeselector: {a: b}}}",
+            "its pod: spec.nodeselector: got {'a': 'b'}; no such field",
+        ),
+    ],
+)
+def test_validate_says_once_what_an_api_server_would_refuse(override: str, words: str) -> None:
+    said = refused("validate", PONG, "--no-environment", "--set", override, "--set", "spec.actors.replicas=3")
+    assert "1 problem\n" in said
+    assert words in said
