@@ -27,14 +27,18 @@ def job(namespace: str, name: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def taking_in(
-    cluster: ControlPlane, namespaces: Sequence[str] | None, wait: bool = True, kubeconfig: Path | None = None
+    cluster: ControlPlane,
+    namespaces: Sequence[str] | None,
+    wait: bool = True,
+    kubeconfig: Path | None = None,
+    sweep_seconds: float = 2.0,
 ) -> AsyncIterator[tuple[Intake, list[str]]]:
     """An intake that logs in as ``kubeconfig`` says, and the jobs that it has told of."""
     enqueued: list[str] = []
     async with connected(cluster, kubeconfig) as its_own:
         access = await load_access(str(kubeconfig or cluster.kubeconfig))
         intake = Intake(access, its_own, namespaces, lambda namespace, name: enqueued.append(f"{namespace}/{name}"))
-        async with meanwhile(intake.run(sweep_seconds=2.0)):
+        async with meanwhile(intake.run(sweep_seconds)):
             if wait:
                 await asyncio.wait_for(intake.synced.wait(), 30.0)
             yield intake, enqueued
@@ -136,7 +140,7 @@ async def test_a_watch_that_falls_silent_or_is_too_old_is_begun_again_by_kopf(
     monkeypatch.setattr(kopf_watch, "SILENCE_SECONDS", 3.0)
     async with (
         bad_proxy(cluster, tmp_path) as (proxy, kubeconfig),
-        taking_in(cluster, [namespace], kubeconfig=kubeconfig) as (intake, enqueued),
+        taking_in(cluster, [namespace], kubeconfig=kubeconfig, sweep_seconds=60.0) as (intake, enqueued),
     ):
         await viewer.create(RLJOBS, job(namespace, "pong"))
         await until("the job", lambda: len(intake) == 1, 10)
@@ -176,3 +180,22 @@ async def test_it_waits_for_the_definition(cluster: ControlPlane, viewer: Client
             await until("the job", lambda: enqueued == [f"{namespace}/pong"], 30)
     finally:
         await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))
+
+
+async def test_jobs_of_a_definition_that_was_deleted_and_made_again_are_taken_in(
+    cluster: ControlPlane, viewer: Client, namespace: str
+) -> None:
+    async with taking_in(cluster, None) as (intake, _):
+        await viewer.create(RLJOBS, job(namespace, "before"))
+        await until("the job", lambda: (namespace, "before") in intake.known(), 10)
+        try:
+            await asyncio.to_thread(cluster.told, "delete", "crd", "rljobs.rljob.dev", "--timeout=30s")
+            await until("its end", lambda: len(intake) == 0, 20)
+            await asyncio.sleep(15.0)  # so long kopf finds no such kind, and then looks for none
+        finally:
+            await asyncio.to_thread(cluster.told, "apply", "-f", str(CRD_FILE))
+            await asyncio.to_thread(
+                cluster.told, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
+            )
+        await viewer.create(RLJOBS, job(namespace, "after"))
+        await until("the next job", lambda: intake.known() == ((namespace, "after"),), 30)

@@ -1,6 +1,6 @@
 """The intake of RLJobs: what kopf sees of them is kept, and the keys of those to reconcile are enqueued. Nothing else.
 
-What kopf does not tell is found by a list now and then: jobs that went while its watch was cut.
+What kopf does not tell is found by a list now and then: jobs that went while its watch was cut, or that it is deaf.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ class Intake:
         self._scopes: Sequence[str | None] = [None] if namespaces is None else namespaces
         self._watch = KopfWatch(access, namespaces, self.change)
         self._jobs: Jobs = {}
+        self._late: set[tuple[JobKey, str]] = set()
         self.unread: dict[str | None, str] = {}
         """Namespaces whose jobs may not be read, as where one or a RoleBinding in it was deleted, and why; the others go on. What
         is known of their jobs stays."""
@@ -94,10 +95,16 @@ class Intake:
         return ({key: job for key, job in known.items() if key[0] not in unread}, found) if readable else None
 
     def compare(self, known: Jobs, found: Jobs) -> None:
-        """Forget what was known before a list and is not in it."""
+        """Forget what was known before a list and is not in it; and begin the watch anew where it has not told by the next list
+        what one has shown, as where the definition of RLJobs was deleted and made again."""
         for key, job in known.items():
             if key not in found or _uid(found[key]) != _uid(job):
                 self.change("DELETED", job)
+        late = _versions(found) - _versions(self._jobs)
+        if late & self._late and self.synced.is_set():
+            log.warning("the watch of RLJobs is deaf, it begins anew: %d changes were not told", len(late & self._late))
+            self._watch.start_anew()
+        self._late = late
         if found.keys() <= self._jobs.keys():
             self.synced.set()
 
@@ -118,6 +125,10 @@ class Intake:
 
 def _uid(job: Object) -> str:
     return str(job["metadata"]["uid"])
+
+
+def _versions(jobs: Jobs) -> set[tuple[JobKey, str]]:
+    return {(key, job["metadata"]["resourceVersion"]) for key, job in jobs.items()}
 
 
 def _wanted(job: Object) -> Object:

@@ -90,3 +90,18 @@ async def test_a_job_that_came_during_the_list_stays() -> None:
     it = Seen()
     it.compare(meanwhile=lambda: it.intake.change("ADDED", job()))
     assert (it.heard(), it.intake.known()) == (["pong"], (("team", "pong"),))
+
+
+async def test_a_watch_that_does_not_tell_what_two_lists_show_begins_anew() -> None:
+    it, begun = Seen(job()), []
+    it.intake._watch.start_anew = lambda: begun.append(1)  # type: ignore[method-assign]
+    it.compare(job())
+    for version in ("2", "3"):  # told before the next list, if late
+        it.compare(job(version=version))
+        it.intake.change("MODIFIED", job(version=version))
+        it.compare(job(version=version))
+    assert not begun
+    it.compare(job(version="3"), job("new", "u-2"))
+    assert not begun
+    it.compare(job(version="3"), job("new", "u-2"))
+    assert begun == [1]
