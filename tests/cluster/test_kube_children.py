@@ -37,6 +37,11 @@ CHILDREN = [
     (NETWORK_POLICIES, "held"),
     (VOLUME_CLAIMS, "held-replay-0"),
 ]
+CHANGED: list[tuple[Resource, str, Object]] = [
+    (CONFIG_MAPS, "held-job", {"data": {"job.yaml": "kind: Other"}}),
+    (SERVICES, "held", {"spec": {"selector": {"app": "other"}}}),
+    (NETWORK_POLICIES, "held", {"spec": {"ingress": []}}),
+]
 
 
 async def uid(viewer: Client, resource: Resource, namespace: str, name: str) -> str | None:
@@ -56,7 +61,7 @@ async def is_up(viewer: Client, namespace: str) -> bool:
 
 
 @pytest.mark.timeout(120)
-async def test_children_that_somebody_deletes_are_made_again(
+async def test_children_that_somebody_deletes_or_changes_are_made_again(
     cluster: ControlPlane, viewer: Client, namespace: str, tmp_path: Path
 ) -> None:
     """No pod is touched, and none has to be made for it."""
@@ -76,6 +81,14 @@ async def test_children_that_somebody_deletes_are_made_again(
 
             took[resource.kind] = await until(f"a {resource.kind} again", is_new, SOON_SECONDS, program.log)
         print(f"seconds until each is there again: {took}")
+        for resource, name, changed in CHANGED:
+            spec = (await viewer.get(resource, namespace, name))[next(iter(changed))]
+            cluster.change(resource.path(namespace, name), changed)
+
+            async def is_as_made(resource: Resource = resource, name: str = name, spec: Object = spec) -> bool:
+                return spec in (await viewer.get(resource, namespace, name)).values()
+
+            await until(f"the {resource.kind} as it was", is_as_made, SOON_SECONDS, program.log)
         assert await pods(viewer, namespace) == before
 
 

@@ -6,12 +6,12 @@ Secrets that a user deletes under a running job: they come back as they were, or
 import pytest
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Unavailable
-from rljob_operator.kube.apiserver.resources import RLJOBS, SECRETS, Object
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, RLJOBS, SECRETS, Object
 from rljob_operator.kube.job.children import SECRETS_SECONDS
 from rljob_operator.kube.job.waits import HELD_UP_SECONDS
 from rljob_operator.kube.render import names
 
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.control_plane import ControlPlane, config_map
 from tests.cluster.reconciling import (
     TWO_ACTORS,
     BreakingClient,
@@ -137,25 +137,30 @@ async def test_a_pod_that_waits_for_its_secret_gets_it(
     assert await secrets(viewer, namespace) == before
 
 
+@pytest.mark.parametrize("edited", [False, True], ids=["deleted", "edited"])
 async def test_keys_that_are_lost_are_made_anew_in_a_suspension(
-    viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
+    viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str, edited: bool
 ) -> None:
     await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS, **LENIENT))
     before = await secrets(viewer, namespace)
-    await viewer.delete(SECRETS, namespace, CORE)
+    if edited:
+        await viewer.patch(SECRETS, namespace, CORE, {"data": {"learner.json": None}})
+    else:
+        await viewer.delete(SECRETS, namespace, CORE)
     await end_an_actor(run, viewer, kubelet, clock)
     status = await status_of(viewer, namespace, "pong")
     assert condition(status, "Accepted") == ("False", "KeysLost")
-    words = message(status, "Accepted")
-    assert words.startswith(f"Secret {CORE} was deleted; what runs goes on")
-    assert words.endswith(f": suspend the job, delete Secret {ACTORS}, resume it")
-    assert set(await secrets(viewer, namespace)) == {ACTORS}, "no new keys beside the old ones"
+    words, left = message(status, "Accepted"), [CORE, ACTORS] if edited else [ACTORS]
+    assert words.startswith(f"Secret {CORE} {'lacks keys' if edited else 'was deleted'}; what runs goes on")
+    assert words.endswith(f": suspend the job, {', '.join(f'delete Secret {each}' for each in left)}, resume it")
+    assert set(await secrets(viewer, namespace)) == {*left}, "no new keys beside the old ones"
     running = {m for m, (pod,) in (await kubelet.pods("pong")).items() if pod["status"]["phase"] == "Running"}
     assert running == {"replay-0", "learner", "actor-0"}, "what runs goes on"
 
     await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
     await take_down(run, viewer, kubelet, "pong")
-    await viewer.delete(SECRETS, namespace, ACTORS)
+    for each in left:
+        await viewer.delete(SECRETS, namespace, each)
     await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
     clock.seconds += SECRETS_SECONDS + 1.0
     await bring_up(run, viewer, kubelet, "pong")
@@ -165,3 +170,17 @@ async def test_keys_that_are_lost_are_made_anew_in_a_suspension(
     assert not {*before[CORE].values()} & {*after[CORE].values()}
     status = await status_of(viewer, namespace, "pong")
     assert (condition(status, "Accepted"), status["actors"]["ready"]) == (("True", "Valid"), 2)
+
+
+async def test_what_a_job_left_that_was_deleted_without_it_is_named_with_how_to_remove_it(
+    viewer: Client, run: Run, namespace: str
+) -> None:
+    """Its pods would be found under the names of the next job's."""
+    left = config_map("pong-job", namespace, names.labels("pong"))
+    await viewer.create(CONFIG_MAPS, left)
+    await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+    await run.settle(viewer, "pong")
+    status = await status_of(viewer, namespace, "pong")
+    assert condition(status, "Accepted") == ("False", "NameConflict")
+    place = f"-n {namespace} -l app.kubernetes.io/managed-by=rljob,rljob.dev/job=pong"
+    assert f"persistentvolumeclaims {place}" in message(status, "Accepted")

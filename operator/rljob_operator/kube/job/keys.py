@@ -50,16 +50,21 @@ async def get_own(client: Client, owned: Owned, resource: Resource, name: str) -
 
 def _own(owned: Owned, resource: Resource, found: Object) -> Object:
     if not is_of(found, owned.uid):
-        what, owner = f"{resource.kind} {found['metadata']['name']}", _owner_in_words(found)
+        what, owner = f"{resource.kind} {found['metadata']['name']}", _owner_in_words(owned, found)
         if owner == f"{RLJOBS.kind} {owned.name}":
             raise NameConflict(f"waits until {what} of the {owner} that had this name before is gone")
         raise NameConflict(f"{what} of this namespace belongs to {owner}")
     return found
 
 
-def _owner_in_words(found: Mapping[str, Any]) -> str:
+def _owner_in_words(owned: Owned, found: Mapping[str, Any]) -> str:
+    """Of an object without owner also how to be rid of all that a job left: its pods would be found under the new ones' names."""
     words = [f"{owner.get('kind')} {owner.get('name')}" for owner in found["metadata"].get("ownerReferences") or ()]
-    return ", ".join(words) if words else "no owner that it names, and was not made for this job"
+    place = f"-n {found['metadata']['namespace']} -l {names.selector(names.labels(owned.name))}"
+    return ", ".join(words) or (
+        "no owner that it names, and was not made for this job; what an earlier job left, checkpoints included, goes with: "
+        f"kubectl delete pods,secrets,configmaps,services,networkpolicies,persistentvolumeclaims {place}"
+    )
 
 
 class KeysLost(Exception):
@@ -75,9 +80,10 @@ async def ensure_secrets(client: Client, owned: Owned, *, new: bool, idle: bool)
     core, actors = names.core_secret(owned.name), names.actor_secret(owned.name)
     there = {name: None if new else await get_own(client, owned, SECRETS, name) for name in (core, actors)}
     stored = there[core]
-    if stored is None:
-        if there[actors] is not None or not (new or idle):
-            raise KeysLost(_what_to_do(core, "" if there[actors] is None else actors, idle=idle))
+    if stored is None or not _texts(stored).keys() >= {names.TOKEN_FILE, *map(names.keys_entry, Role)}:
+        left = [name for name, secret in there.items() if secret is not None]
+        if left or not (new or idle):
+            raise KeysLost(_what_to_do(core, left, idle=idle))
         whole = new_keys()
         made = Secrets({role: keys_of_role(whole, str(role)) for role in Role}, randomness.token_urlsafe(32))
         stored, _ = await create(client, owned, secret_objects(owned, made)[0])
@@ -95,14 +101,14 @@ async def token_of(client: Client, owned: Owned) -> str:
         found = await client.get(SECRETS, owned.job.metadata.namespace, names.core_secret(owned.name))
     except NotFound:
         return ""
-    return _texts(found)[names.TOKEN_FILE] if is_of(found, owned.uid) else ""
+    return _texts(found).get(names.TOKEN_FILE, "") if is_of(found, owned.uid) else ""
 
 
-def _what_to_do(core: str, left: str, *, idle: bool) -> str:
-    steps = [*([] if idle else ["suspend the job"]), *([f"delete Secret {left}"] if left else [])]
+def _what_to_do(core: str, left: list[str], *, idle: bool) -> str:
+    steps = [*([] if idle else ["suspend the job"]), *(f"delete Secret {name}" for name in left)]
     steps += [] if idle else ["resume it"]
     runs = "" if idle else "; what runs goes on with the keys that it has, and nothing can be added to it"
-    return f"Secret {core} was deleted{runs}: {', '.join(steps)}"
+    return f"Secret {core} {'lacks keys' if core in left else 'was deleted'}{runs}: {', '.join(steps)}"
 
 
 def _texts(secret: Mapping[str, Any]) -> dict[str, str]:

@@ -288,7 +288,7 @@ def child(name: str, job: str = "pong", namespace: str = "default") -> dict[str,
 
 def test_what_goes_is_told_once_with_its_job_and_what_is_on_its_way_out_too() -> None:
     gone: list[tuple[tuple[str, str], str]] = []
-    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)))
+    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)), as_made=True)
     seen.replace(None, [seen.keep(child("a")), seen.keep(child("b", job="other"))])
     seen.change("MODIFIED", seen.keep(child("a")))
     assert gone == []
@@ -309,9 +309,24 @@ def test_what_goes_is_told_once_with_its_job_and_what_is_on_its_way_out_too() ->
     )
 
 
+OURS = {"manager": "rljob-operator", "fieldsV1": {"f:data": {}}}
+
+
+@pytest.mark.parametrize("writers", [[OURS, {"manager": "kubectl-edit"}], [{**OURS, "fieldsV1": {}}]])
+def test_what_others_have_changed_or_removed_is_told_but_not_of_claims(writers: list[dict[str, Any]]) -> None:
+    gone: list[str] = []
+    for as_made in (True, False):
+        seen = ChildrenOfOneKind(lambda job, uid: gone.append(uid), as_made=as_made)
+        for number, by in enumerate(([OURS], [OURS], writers, writers)):
+            made = child("a")
+            made["metadata"]["managedFields"] = [{"time": f"{number if each == OURS else 0}", **each} for each in by]
+            seen.change("MODIFIED", seen.keep(made))
+    assert gone == ["default-a-uid"]
+
+
 def test_what_went_while_nobody_watched_is_told_by_the_next_list_of_its_namespace() -> None:
     gone: list[tuple[tuple[str, str], str]] = []
-    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)))
+    seen = ChildrenOfOneKind(lambda job, uid: gone.append((job, uid)), as_made=True)
     seen.replace("one", [seen.keep(child("a", namespace="one")), seen.keep(child("b", namespace="one"))])
     seen.replace("two", [seen.keep(child("c", namespace="two"))])
     seen.replace("one", [seen.keep(child("b", namespace="one"))])
