@@ -102,6 +102,20 @@ def test_what_comes_up_is_named_and_after_a_minute_what_says_why_it_does_not() -
     assert controller.said("Ready")[2] == "the learner has made no update yet"
 
 
+def test_an_actor_that_the_start_needs_and_that_lacks_something_is_named_with_that() -> None:
+    words = 'CreateContainerConfigError: secret "mine" not found'
+    coming = members(actor_0=Phase.STARTING, actor_1=Phase.STARTING)
+    controller = Controller(
+        make_job(),
+        members=tuple(
+            replace(m, placed=True, waiting_message=words if m.name == "actor-0" else "", since_seconds=START)
+            for m in coming
+        ),
+    )
+    controller.look(1.0)
+    assert controller.said("Ready")[1:] == ("Starting", f"actor-0 ({words})")
+
+
 def test_a_job_that_can_write_no_checkpoint_does_not_run_well(controller: Controller) -> None:
     broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
     controller.look(5.0, checkpoint=broken, learner=sample(START + 6, 1001))

@@ -138,7 +138,7 @@ def _comes_up(context: ReconcileContext, why: Reason) -> str:
 
 
 def _waits_for(context: ReconcileContext) -> list[str]:
-    return waiting.in_words(context) + about_roles.core_on_its_way(context) + hangs.in_words(context)
+    return waiting.in_words(context) + about_roles.needed_on_the_way(context) + hangs.in_words(context)
 
 
 def _lacking(context: ReconcileContext) -> list[str]:

@@ -66,9 +66,10 @@ def core_on_lost_nodes(context: ReconcileContext) -> list[str]:
     return [f"{m.name} is on {m.node_name}, which has stopped reporting (NotReady)" for m in found]
 
 
-def core_on_its_way(context: ReconcileContext) -> list[str]:
-    """A clause for each member that learning needs, and that has a node and does not come up there: why, or what tells why."""
-    found = [m for role in CORE for m in context.of(role, Phase.STARTING) if m.placed]
+def needed_on_the_way(context: ReconcileContext) -> list[str]:
+    """A clause for each member that is needed, and that has a node and does not come up there: why, or what tells why."""
+    lacking = [role for role in Role if context.ready(role) < context.needed_of(role)]
+    found = [m for role in lacking for m in context.of(role, Phase.STARTING) if m.placed]
     late = [
         m for m in found if m.pod_name and context.since(m.since_seconds) >= STUCK_SECONDS and not m.waiting_message
     ]

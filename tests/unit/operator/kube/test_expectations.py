@@ -9,7 +9,7 @@ import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.turn import StatusWrite
-from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceeded, Unavailable
+from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, LacksRight, QuotaExceeded, Unavailable
 from rljob_operator.kube.job.keys import KeysLost, NameConflict
 from rljob_operator.kube.job.refusals import FIRST_PAUSE_SECONDS, Refusals
 from rljob_operator.kube.job.status_writer import SEEN_SECONDS, SELDOM_SECONDS, WriteTimes
@@ -136,6 +136,7 @@ def test_a_member_that_cannot_be_made_stands_among_those_that_are_there() -> Non
         (NameConflict("taken"), Reason.NAME_CONFLICT),
         (KeysLost("gone"), Reason.KEYS_LOST),
         (Forbidden("no"), Reason.POD_TEMPLATE_REJECTED),
+        (LacksRight('User "operator" cannot create resource "pods"'), Reason.NOT_MADE),
         (Invalid("no"), Reason.POD_TEMPLATE_REJECTED),
         (PodProblem("spec.actors.podTemplate.some: allowed: metadata and spec"), Reason.POD_TEMPLATE_REJECTED),
         (Unavailable("failed calling webhook", code=500), Reason.NOT_MADE),
