@@ -58,13 +58,16 @@ def _own(owned: Owned, resource: Resource, found: Object) -> Object:
 
 
 def _owner_in_words(owned: Owned, found: Mapping[str, Any]) -> str:
-    """Of an object without owner also how to be rid of all that a job left: its pods would be found under the new ones' names."""
     words = [f"{owner.get('kind')} {owner.get('name')}" for owner in found["metadata"].get("ownerReferences") or ()]
-    place = f"-n {found['metadata']['namespace']} -l {names.selector(names.labels(owned.name))}"
-    return ", ".join(words) or (
-        "no owner that it names, and was not made for this job; what an earlier job left, checkpoints included, goes with: "
-        f"kubectl delete pods,secrets,configmaps,services,networkpolicies,persistentvolumeclaims {place}"
-    )
+    labels, how = names.labels(owned.name), "rename the job, or delete it"
+    if (
+        labels.items() <= (found["metadata"].get("labels") or {}).items()
+    ):  # its pods would be found under the new ones' names
+        how = (
+            "what an earlier job left, checkpoints included, goes with: kubectl delete pods,secrets,configmaps,services,"
+            f"networkpolicies,persistentvolumeclaims -n {found['metadata']['namespace']} -l {names.selector(labels)}"
+        )
+    return ", ".join(words) or f"no owner that it names, and was not made for this job; {how}"
 
 
 class KeysLost(Exception):

@@ -85,7 +85,6 @@ def _uneven(resources: Mapping[str, Any]) -> set[str]:
 _NAME: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _IN_WORDS: Final = "up to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
-_HANDLERS: Final = {"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
 _RULES: Final[tuple[tuple[tuple[str, ...], Callable[[Any], Any], str], ...]] = (
     (
@@ -134,8 +133,10 @@ _RULES: Final[tuple[tuple[tuple[str, ...], Callable[[Any], Any], str], ...]] = (
     (("valueFrom",), lambda it: "" if len(it) == 1 else ", ".join(it) or "none", "exactly one source"),
     (
         ("livenessProbe", "readinessProbe", "startupProbe", "preStop", "postStart"),
-        lambda it: "" if len(it.keys() & _HANDLERS) == 1 else ", ".join(it) or "none",
-        f"exactly one of {', '.join(sorted(_HANDLERS))}",
+        lambda it: (
+            "" if len(it.keys() & {"exec", "grpc", "httpGet", "sleep", "tcpSocket"}) == 1 else ", ".join(it) or "none"
+        ),
+        "exactly one of exec, grpc, httpGet, sleep, tcpSocket",
     ),
     (("env[]",), lambda it: it.get("value") and "valueFrom" in it and it, "value or valueFrom, not both"),
     (

@@ -34,14 +34,19 @@ class ChildrenOfOneKind(Kept):
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`."""
         about, owner = document["metadata"], owner_of(document)
-        writers = (about.get("managedFields") or ()) if self._as_made else ()
         return {
             "metadata": {"namespace": about["namespace"], "name": about["name"]},
             "uid": about["uid"],
             "job": (about["namespace"], owner["name"] if owner is not None else ""),
             "going": "deletionTimestamp" in about,
             "writers": hash(
-                str([{**each, "time": each["manager"] == FIELD_MANAGER or each.get("time")} for each in writers])
+                str(
+                    [
+                        {**each, "time": each["manager"] == FIELD_MANAGER or each.get("time")}
+                        for each in about.get("managedFields") or ()
+                        if self._as_made
+                    ]
+                )
             ),
         }
 
