@@ -289,7 +289,7 @@ class Learner:
         if heard > self.counters.epoch:
             raise Superseded(
                 f"a learner of epoch {heard} has begun after this one, of epoch {self.counters.epoch}, which ends here: "
-                "one learner trains a job"
+                "one learner trains a job, and two jobs need two places in checkpoint.storage (subPath, prefix)"
             )
 
     def _prepare(self, stop: threading.Event) -> Ready | None:
