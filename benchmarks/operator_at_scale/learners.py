@@ -13,6 +13,7 @@ import sys
 import time
 
 from aiohttp import web
+from rljob.api.live import digest
 
 UPDATES_PER_SECOND = 150.0
 ACTORS = 2
@@ -50,13 +51,20 @@ def application() -> web.Application:
     began, draw = time.monotonic(), random.Random(1)
     offsets: dict[str, float] = {}
 
+    following: dict[str, str] = {}
+
     async def answer(request: web.Request) -> web.Response:
         offset = offsets.setdefault(request.host, draw.uniform(0.0, 600.0))
-        document = status(time.monotonic() - began + offset, draw)
+        document = status(time.monotonic() - began + offset, draw) | {"following": following.get(request.host, "")}
         return web.Response(body=json.dumps(document).encode(), content_type="application/json")
+
+    async def follow(request: web.Request) -> web.Response:
+        following[request.host] = digest(await request.json())
+        return web.Response(status=202)
 
     app = web.Application()
     app.router.add_get("/status", answer)
+    app.router.add_post("/changes", follow)
     return app
 
 
