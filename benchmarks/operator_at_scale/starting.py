@@ -138,7 +138,7 @@ async def _children_of_one(bench: Bench) -> Counter[str]:
     """The objects that a job has besides its pods, by kind. Whether there is a claim for checkpoints depends on the cluster: the
     operator makes one where a claim gets a StorageClass."""
     owned = Owned(parse_job(job(bench.namespace, "rendered", ACTORS)), "of-no-object")
-    settings = await settings_of_start(bench.client, owned, Settings(image="of-no-matter"))
+    settings = await settings_of_start(bench.client, owned, Settings(image="of-no-matter"), {}, 0.0)
     secrets = Secrets(dict.fromkeys(Role, ""), "")
     return Counter(resource_of(each).plural for each in rendered(owned, secrets, settings))
 

@@ -199,3 +199,22 @@ async def test_a_namespace_that_allows_no_claim_still_runs_the_job(
             run, viewer, kubelet, written(namespace, "pong", replay={"redis": {"persistence": {"mode": "None"}}})
         )
     assert await run_folder(kubelet) == {"emptyDir": {}}
+
+
+async def test_one_claim_is_tried_for_the_jobs_of_a_namespace_until_one_is_refused(
+    cluster: ControlPlane, viewer: Client, client: BreakingClient, run: Run, namespace: str
+) -> None:
+    no_log = {"replay": {"redis": {"persistence": {"mode": "None"}}}}
+
+    async def tries(name: str) -> int:
+        await viewer.create(RLJOBS, written(namespace, name, **no_log))
+        client.reset()
+        await run.turn(viewer, name)
+        return client.calls["try", "persistentvolumeclaims"]
+
+    with default_class(cluster, namespace, STABLE):
+        assert [await tries(name) for name in ("first", "second")] == [1, 0]
+        set_quota(cluster, namespace, "persistentvolumeclaims", most=2, used=2)
+        assert [await tries(name) for name in ("refused", "without")] == [0, 1]
+    assert sorted(await claims(viewer, namespace)) == ["first-learner", "second-learner"]
+    assert any(name.startswith("without-learner-") for name in await pods(viewer, namespace))

@@ -91,6 +91,7 @@ class Reconciler:
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
         self._interner = Interner()
+        self._given_until: dict[str, float] = {}
         self._statuses = StatusWriter(client, WriteTimes(seen_seconds), monotonic)
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -235,6 +236,7 @@ class Reconciler:
             known.children_seen = not blocked
         except Exception as problem:  # noqa: BLE001  members that are to leave or to be replaced need not wait for this
             problems = dict.fromkeys(tried, problem)
+            self._given_until.pop(stored.key[0], None)  # a quota may be full by now: the next job tries its claim
             failure = None if tried and is_refusal(problem) else problem
         start = tuple(name for name in decision.start if name not in problems)
         refused = await self._writer.carry_out(stored, replace(decision, start=start), pods, places)
@@ -254,7 +256,9 @@ class Reconciler:
         if not idle:
             known.at_start = None
         elif known.at_start is None and not (stored.desired.suspends or stored.status.finished):
-            known.at_start = await settings_of_start(self._client, stored.owned(), self._settings)
+            known.at_start = await settings_of_start(
+                self._client, stored.owned(), self._settings, self._given_until, self._monotonic()
+            )
         return known.at_start or self._settings
 
     def _observe(

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 _ABOUT_A_CLAIM: Final = re.compile(r"persistent ?volume|volume node affinity", re.IGNORECASE)
 """Parts of the scheduler's message, where a claim is what keeps a pod from a node."""
 _HOLDERS: Final = (Role.REPLAY, Role.LEARNER)
+GIVEN_SECONDS: Final = 60.0
+"""For so long after the dry run of one job's claim for checkpoints the others of its namespace need none."""
 HELD_UP_SECONDS: Final = 30.0
 """What waits for its volumes for so long, or has a node and does not come up, may lack something that its user has to give."""
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -148,22 +150,31 @@ def _only_node(volume: Object) -> str:
     return str(named[0]) if len(named) == 1 else ""
 
 
-async def settings_of_start(client: Client, owned: Owned, settings: Settings) -> Settings:
+async def settings_of_start(
+    client: Client, owned: Owned, settings: Settings, given_until: dict[str, float], now: float
+) -> Settings:
     """``settings``, without a claim for checkpoints where it would stay without a volume. A StorageClass that the operator's
-    configuration names is taken as it stands."""
-    if settings.checkpoint_class or not makes_checkpoint_claim(owned.job, settings):
+    configuration names is taken as it stands. ``given_until``: until when each namespace counts as one in which such claims,
+    which all jobs have alike, get volumes; by a clock that only goes forward."""
+    namespace = owned.job.metadata.namespace
+    if (
+        settings.checkpoint_class
+        or now < given_until.get(namespace, now)
+        or not makes_checkpoint_claim(owned.job, settings)
+    ):
         return settings
     document = checkpoint_claim_of(owned, settings)
     about = {name: value for name, value in document["metadata"].items() if name != "name"}
     tried = {**document, "metadata": {**about, "generateName": "rljob-"}}
     try:
-        stored = await client.create(VOLUME_CLAIMS, tried, dry_run=True)
+        if (await client.create(VOLUME_CLAIMS, tried, dry_run=True))["spec"].get("storageClassName"):
+            given_until[namespace] = now + GIVEN_SECONDS
+            return settings
     except (Forbidden, Invalid) as refusal:
         log.warning(
             "%s: checkpoints end with the learner's pod, since a claim for them is refused: %s", owned.name, refusal
         )
-        return replace(settings, checkpoint_size="")
-    return settings if stored["spec"].get("storageClassName") else replace(settings, checkpoint_size="")
+    return replace(settings, checkpoint_size="")
 
 
 def with_rivals(observed: Observation, others: Iterable[tuple[str, Sequence[Pod]]], now_seconds: float) -> Observation:
