@@ -126,20 +126,19 @@ class Reconciler:
 
     def status(self, key: JobKey, uid: str) -> RLJobStatus | None:
         """The newest status of a job, stored or not; None before it was reconciled."""
-        known = self._known.get(key)
-        return known.status if known is not None and known.uid == uid else None
+        return known.status if (known := self._known.get(key)) is not None and known.uid == uid else None
 
     def patience(self, key: JobKey) -> float:
-        """For how many seconds after a reconciliation figures of the job's learner alone are no reason for another: of one that
-        runs, whose actors follow from no figures, and that is not about to end."""
-        known = self._known.get(key)
-        status = known.status if known is not None else None
-        if status is None or recommendation(status) is not None or not status.is_true(ConditionType.READY):
+        """For how many seconds after a reconciliation figures of the job's learner alone are no reason for another: while roles
+        come up, and then of one that runs, whose actors follow from no figures, and that is not about to end."""
+        status = self._known[key].status if key in self._known else None
+        if status is None or recommendation(status) is not None:
             return 0.0
-        remaining = status.progress.estimated_seconds_remaining
-        if remaining is None:
-            return FIGURES_SECONDS if status.progress.percent is None else 0.0
-        return min(FIGURES_SECONDS, remaining / 4)
+        if (up := status.controller.started) is None or not status.is_true(ConditionType.READY):
+            return FIGURES_SECONDS if up is None else 0.0
+        percent = status.progress.percent or 0
+        at_its_pace = (self._now() - up) * (100 - percent) / max(1, percent)
+        return min(FIGURES_SECONDS, (status.progress.estimated_seconds_remaining or at_its_pace) / 4)
 
     def child_gone(self, key: JobKey, uid: str) -> None:
         """Something of the job, or of a former one of its name, is not there any more: make what is missing next time."""

@@ -51,7 +51,7 @@ UNPREPARED_SECONDS: Final = 5.0
 BETWEEN_TURNS_SECONDS: Final = 0.1
 COMING_UP_SECONDS: Final = 1.0
 """The events of pods within this time after a reconciliation of their job are answered by one: 500 actors that start bring
-1,500. The second counts while pods come up, the first where one is made, leaves or has ended."""
+1,500. The second counts while pods come up, the first where one leaves or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,8 @@ class Operator:
         with suppress(QueueClosed):
             while True:
                 key = await queue.get()
-                began, result = time.monotonic(), "ok"
+                began = self._turned[key] = time.monotonic()
+                result = "ok"
                 try:
                     again = await reconciler.reconcile(key)
                     queue.forget(key)
@@ -239,8 +240,7 @@ class Operator:
             self._turned.pop(key, None)
             return
         self._turned[key] = time.monotonic()
-        experiment = (job["metadata"].get("labels") or {}).get(names.EXPERIMENT_LABEL)
-        if experiment is not None:
+        if (experiment := (job["metadata"].get("labels") or {}).get(names.EXPERIMENT_LABEL)) is not None:
             self._experiment_queue.add_after((key[0], experiment), SOON_SECONDS)
 
     def _experiment_seen(self, found: Object) -> None:
@@ -250,11 +250,12 @@ class Operator:
         self._experiment_queue.add((about["namespace"], experiment))
 
     def _pod_seen(self, key: JobKey, kind: str, pod: Object) -> None:
-        owner = owner_of(pod)
-        if owner is not None:
-            self._expectations.observe(owner["uid"], kind, pod)
-        comes = kind == "MODIFIED" and "deletionTimestamp" not in pod["metadata"]
-        comes = comes and (pod.get("status") or {}).get("phase") in (None, "Pending", "Running")
+        self._expectations.observe((owner_of(pod) or {})["uid"], kind, pod)
+        comes = (
+            kind != "DELETED"
+            and "deletionTimestamp" not in pod["metadata"]
+            and (pod.get("status") or {}).get("phase") in (None, "Pending", "Running")
+        )
         self._add_after_turn(key, COMING_UP_SECONDS if comes else BETWEEN_TURNS_SECONDS)
 
     def _figures_came(self, key: JobKey) -> None:
@@ -271,9 +272,7 @@ class Operator:
     def _node_changed(self, name: str) -> None:
         """Reconcile the jobs that have pods on the node."""
         for pod in self._pods.on_node(name):
-            owner = owner_of(pod)
-            if owner is not None:
-                self._queue.add((pod["metadata"]["namespace"], owner["name"]))
+            self._queue.add((pod["metadata"]["namespace"], (owner_of(pod) or {})["name"]))
 
     def _look_at_all(self) -> None:
         for key in self._intake.known():

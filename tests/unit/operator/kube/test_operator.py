@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,6 +107,46 @@ async def test_what_is_refused_is_told_on_the_job_from_the_second_time_on(proble
 )
 async def test_what_says_nothing_of_the_job_is_not_told_on_it(problem: Exception) -> None:
     assert (await failing(problem, 4))[1] == []
+
+
+class Turns:
+    """Reconciles in no time, and notes when."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self._clock = clock
+        self.times: list[float] = []
+
+    async def reconcile(self, key: tuple[str, str]) -> None:
+        self.times.append(self._clock[0])
+
+
+async def test_pods_that_come_up_within_a_second_are_seen_by_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that ends by a turn soon after."""
+    clock, key = [0.0], ("team", "job")
+    monkeypatch.setattr("rljob_operator.kube.process.operator.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    asyncio.get_running_loop().time = lambda: clock[0]  # type: ignore[method-assign]
+    access = Access(Configuration(host="http://127.0.0.1:1"), "team", None, None)
+    client = Client(access)
+    operator, turns = Operator(OperatorConfig(Settings(image="rl:1")), access, OperatorMetrics(), client), Turns(clock)
+    operator._queue, operator._reconciler = WorkQueue(lambda: clock[0]), turns  # type: ignore[assignment]
+    operator._intake.change("ADDED", {"metadata": {"namespace": "team", "name": "job", "uid": "u"}, "spec": {}})
+    working = asyncio.ensure_future(operator._work())
+    owner = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": "job", "uid": "u", "controller": True}
+    pod = {"metadata": {"name": "job-learner-x", "uid": "p", "ownerReferences": [owner]}}
+    for step in range(200):
+        clock[0] = step / 50
+        if step in (1, 2, 3, 4):
+            operator._pod_seen(key, "ADDED", pod)
+        if step in (5, 8, 20, 21, 40):
+            operator._pod_seen(key, "MODIFIED", {**pod, "status": {"phase": "Pending" if step < 20 else "Running"}})
+        if step == 130:
+            operator._pod_seen(key, "MODIFIED", {**pod, "status": {"phase": "Failed"}})
+        for _ in range(4):
+            await asyncio.sleep(0)
+    operator._queue.close()
+    await working
+    await client.close()
+    assert turns.times == [pytest.approx(0.0), pytest.approx(1.0, abs=0.05), pytest.approx(2.6, abs=0.05)]
 
 
 async def leading(work: Callable[[Elector], Awaitable[None]], *answers: Answer, **options: Any) -> Elector:
