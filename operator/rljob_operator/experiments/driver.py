@@ -4,18 +4,20 @@ follows from the journal and from how the run is.
 A place sees, judges and carries out; nothing is decided there. It stores the journal after each turn, before it acts.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
 
-from rljob.api import ManifestError
-from rljob.api.conditions import Reason
+from rljob.api import ManifestError, parse_job
+from rljob.api.conditions import ConditionType, Reason
 from rljob.api.experiment_trials import Experiment
+from rljob.api.live import as_begun
 from rljob.api.overrides import apply_overrides
 from rljob.api.status import ForkStatus, RLJobStatus
 from rljob.api.status_document import number
 from rljob.api.status_model import rfc3339
 from rljob.checkpoints.names import SCORED
+from rljob.sources import without_places
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION
 from rljob_operator.experiments.decide import decide
@@ -30,32 +32,36 @@ _GOALS = (Reason.TARGET_RETURN_REACHED, Reason.METRIC_REACHED)
 """With these a run has reached its own goal; what earlyStopping has ended has not."""
 
 
+_FRAMES: Final = "successPolicy.rawFrames"
+_FOLLOWS: Final = ("actors.replicas", "fork", _FRAMES)
+"""What may differ in the stored job of a run: an autoscaler writes the one, and the others follow from the journal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sight:
     """How a run is.
 
     Attributes:
         rests: nothing of it runs.
-        saved: it can be judged: it rests, or it has written the checkpoint that it was asked for.
-        reached: it has played to its rung, or has ended before.
-        reason: that of its Complete; empty where it is not.
-        refused: why its newest fork was refused; empty where it was not.
-        why: it has failed, or is another trial by now; empty where neither is so.
+        job: as it is stored; None where there is none, or only that of a rung before.
+        status: as its controller tells it, if it has told what became of ``job``.
+        why: it has failed, for a reason that its status does not tell.
     """
 
     rests: bool
-    reached: bool = False
-    saved: bool = False
-    refused: str = ""
-    reason: str = ""
+    job: Mapping[str, Any] | None = None
+    status: RLJobStatus = field(default_factory=RLJobStatus)
     why: str = ""
 
 
 class RunsPlace(Protocol):
     """Where the runs of an experiment are: folders of a machine, or RLJobs of a cluster."""
 
+    def frames(self, run: Run) -> int:
+        """The raw frames after which its job ends: those of its rung, or, where it is suspended there, its budget."""
+
     def sight(self, run: Run) -> Sight:
-        """How a run is now. Raises ManifestError where its settings make no job."""
+        """How a run is now."""
 
     def judged(self, run: Run, rung: int) -> Mapping[str, Any] | None:
         """How its newest weights (its best, with an evaluator; at the end those that were kept) are judged by the games of
@@ -73,32 +79,44 @@ class Driver:
     place: RunsPlace
     unjudged: dict[tuple[int, int], str] = field(default_factory=dict)
 
-    def turn(self, seconds: Callable[[], float]) -> list[Entry]:
-        """Take in what has become of the runs, and decide what follows; the new lines, which are to be stored before anything is
-        done about them. ``seconds``: how long the experiment has been at work."""
-        state, entries = self.journal.state, list[Entry]()
+    def turn(self) -> None:
+        """Take in what has become of the runs, and decide what follows: lines of the journal, which are to be stored before
+        anything is done about them."""
+        state, limit = self.journal.state, self.journal.state.known.spec.budget.seconds
+        self._decide()
+        if limit is not None and self.journal.seconds >= limit and not state.time_up and state.end is None:
+            self._note({"kind": "TimeUp"})
+        for run, rung in self.due():
+            look = self._verdict if rung == len(state.known.rungs) else self._look
+            if (entry := look(run, rung)) is not None:
+                self._note({**entry, "trial": run.trial, "seed": run.seed})
 
-        def add(entry: Entry | None) -> None:
-            while entry is not None:
-                self.journal.add(entry)
-                entries.append(entry)
-                entry = decide(state)
+    def _note(self, entry: Entry) -> None:
+        """Add what was observed, and decide what follows."""
+        self.journal.add({**entry, "seconds": round(self.journal.seconds, 1)})
+        self._decide()
 
-        add(decide(state))
-        limit = state.known.spec.budget.seconds
-        if limit is not None and seconds() >= limit and not state.time_up and state.end is None:
-            add({"kind": "TimeUp", "seconds": seconds()})
-        for look, runs in ((self._look, state.active), (self._verdict, state.best())):
-            for run in runs:
-                if (entry := look(run)) is not None:
-                    add({**entry, "seconds": seconds()})
-        return entries
+    def _decide(self) -> None:
+        while (entry := decide(self.journal.state)) is not None:
+            self.journal.add(entry)
+
+    def fail(self, run: Run, why: str) -> None:
+        """Note that a run can't be made, or can't go on; what follows is decided in the next turn."""
+        self.journal.add({"kind": "Fail", "why": why[:500], "trial": run.trial, "seed": run.seed})
+
+    def due(self) -> Iterator[tuple[Run, int]]:
+        """Runs that are judged at a rung, or are yet to play to it; once it has ended, those of the best trial that are to be
+        judged anew, on games that it was not chosen by."""
+        state = self.journal.state
+        yield from ((run, run.rung) for run in state.active)
+        fresh = (run for run in state.best() if run.key not in {**state.verdicts, **self.unjudged})
+        yield from ((run, len(state.known.rungs)) for run in fresh)
 
     def plays(self, run: Run) -> bool:
         """Whether a run is to play on."""
         sight = self.sight(run) if self._active(run) else None
         through = self.journal.state.known.plays_through
-        return sight is not None and not sight.why and not (sight.reached and (sight.rests or not through))
+        return sight is not None and not sight.why and not (self._reached(run, sight) and (sight.rests or not through))
 
     def wanted(self, run: Run, stored: Mapping[str, Any], now: float) -> dict[str, Any]:
         """The ``stored`` job of a run that plays as it is to be: a member of a population follows its settings and its fork, and
@@ -107,10 +125,10 @@ class Driver:
         Args:
             now: Unix seconds, which name a new request.
         """
-        document, sight = brought(stored, self.journal.state.known, run), self.sight(run)
+        document = self._brought(stored, run)
         about = document["metadata"]
         annotations = about.get("annotations") or {}
-        if not sight.reached or sight.saved or annotations.get(RUNG_ANNOTATION) == str(run.rung):
+        if annotations.get(RUNG_ANNOTATION) == str(run.rung) or not self._reached(run, self.sight(run)):
             return document
         asked = {**annotations, RUNG_ANNOTATION: str(run.rung), CHECKPOINT_ANNOTATION: rfc3339(now)}
         return {**document, "metadata": {**about, "annotations": asked}}
@@ -122,67 +140,86 @@ class Driver:
 
     @property
     def judged(self) -> bool:
-        """Whether the best trial was judged anew, or can't be."""
-        return all(run.key in {**self.journal.state.verdicts, **self.unjudged} for run in self.journal.state.best())
+        """Whether it has ended, and the best trial was judged anew, or can't be."""
+        return self.journal.state.end is not None and not any(self.due())
 
     def _active(self, run: Run) -> bool:
         """Whether a run has frames to play or games to be judged in."""
         return self.journal.state.end is None and run.state is RunState.RUNNING
 
+    def _reached(self, run: Run, sight: Sight) -> bool:
+        """Whether a run has played to its rung, or has ended before."""
+        return sight.status.finished or sight.status.progress.raw_frames >= self.journal.state.known.rungs[run.rung]
+
     def sight(self, run: Run) -> Sight:
         """How a run is now."""
-        try:
-            return self.place.sight(run)
-        except ManifestError as error:  # an older journal may have suggestions that are not allowed together
-            return Sight(rests=True, why=str(error))
+        sight = self.place.sight(run)
+        failed = sight.status.condition(ConditionType.FAILED)
+        told = f"{failed.reason}: {failed.message}" if failed is not None and failed.status == "True" else ""
+        return replace(sight, why=sight.why or told)
 
-    def _look(self, run: Run) -> Entry | None:
+    def _look(self, run: Run, rung: int) -> Entry | None:
         """What has become of a run that should play to its rung: its score or its failure; None while it plays or is judged."""
         if not self._active(run):
             return None
         sight = self.sight(run)
-        if sight.refused and run.fork is not None:
-            return {"kind": "Refused", "trial": run.trial, "seed": run.seed, "id": run.fork["id"], "why": sight.refused}
-        can_be = sight.reached and (sight.rests or sight.saved)
-        judged = self.place.judged(run, run.rung) if can_be else None
-        found = {"why": sight.why[:500]} if sight.why else judged
-        if found is None:
+        if sight.why:
+            return {"kind": "Fail", "why": sight.why[:500]}
+        if run.fork is not None and (why := refusal(run, sight.status)):
+            return {"kind": "Refused", "id": run.fork["id"], "why": why}
+        if not (job := sight.job) or not self._reached(run, sight):
             return None
-        kind = {"kind": "Fail"} if "why" in found else {"kind": "Score", "solved": sight.reason in _GOALS}
-        return {"trial": run.trial, "seed": run.seed, **kind, **found}
+        can_be = sight.rests or is_saved(run, job, sight.status)
+        if (found := self.place.judged(run, rung) if can_be else None) is None:
+            return None
+        if self._is_another(run, job):
+            name = self.journal.state.known.run_name(*run.key)
+            return {"kind": "Fail", "why": f"RLJob {name} was changed by hand, so that it is another trial"}
+        complete = sight.status.condition(ConditionType.COMPLETE)
+        solved = {"solved": complete is not None and complete.reason in _GOALS}
+        return {"kind": "Fail", **found} if "why" in found else {"kind": "Score", **solved, **found}
 
-    def _verdict(self, run: Run) -> Entry | None:
-        """How a run of the best trial is judged anew, on games that it was not chosen by; None while it is, and where it was."""
-        state, found = self.journal.state, None
-        if run.key not in {**state.verdicts, **self.unjudged} and self.sight(run).rests:
-            found = self.place.judged(run, len(state.known.rungs))
+    def _verdict(self, run: Run, rung: int) -> Entry | None:
+        """How a run of the best trial is judged anew; None while it is, and where it can't be."""
+        found = self.place.judged(run, rung) if self.sight(run).rests else None
         if found is not None and "why" in found:
             self.unjudged[run.key] = found["why"]
             return None
-        return None if found is None else {"kind": "Verdict", "trial": run.trial, "seed": run.seed, **found}
+        return None if found is None else {"kind": "Verdict", **found}
+
+    def _brought(self, job: Mapping[str, Any], run: Run) -> dict[str, Any]:
+        """The stored ``job`` of a run with what follows from the journal: how long it plays, and of a member of a population its
+        settings and its fork."""
+        own = {} if self.journal.state.known.spec.population is None else run.overrides
+        return apply_overrides(job, [*sorted(own.items()), (_FRAMES, self.place.frames(run))])
+
+    def _is_another(self, run: Run, job: Mapping[str, Any]) -> bool:
+        """Whether the stored ``job`` of a run is another trial by now."""
+        made = self.journal.state.known.manifest(*run.key, self.place.frames(run), run.overrides or None)
+        try:
+            now, begun = (parse_job(each).spec.model_dump(by_alias=True) for each in (self._brought(job, run), made))
+        except ManifestError:
+            return True
+        return without_places(as_begun(now, *_FOLLOWS)) != without_places(as_begun(begun, *_FOLLOWS))
 
 
-def brought(job: Mapping[str, Any], experiment: Experiment, run: Run) -> dict[str, Any]:
-    """The stored ``job`` of a run with the settings and the fork that a member of a population has by now."""
-    return apply_overrides(job, [] if experiment.spec.population is None else sorted(run.overrides.items()))
-
-
-def is_saved(run: Run, annotations: Mapping[str, str], status: RLJobStatus) -> bool:
-    """Whether a run has written the checkpoint that it was asked for at its rung, with the weights of its newest fork, if any."""
-    answer = status.controller.checkpoint_request
+def is_saved(run: Run, job: Mapping[str, Any], status: RLJobStatus) -> bool:
+    """Whether a run has written the checkpoint that its stored ``job`` asks for at its rung, with the weights of its newest fork,
+    if any."""
+    answer, annotations = status.controller.checkpoint_request, job["metadata"].get("annotations") or {}
     if run.forks and _answer_to(run, status) is None:
         return False
     answered = answer is not None and answer.done and answer.requested_at == annotations.get(CHECKPOINT_ANNOTATION)
     return answered and annotations.get(RUNG_ANNOTATION) == str(run.rung)
 
 
-def refusal(run: Run, status: RLJobStatus, *, ended: bool) -> str:
+def refusal(run: Run, status: RLJobStatus) -> str:
     """Why a run has not taken, and will not take, the weights of its newest fork; empty where it has, or may."""
     if not run.forks:
         return ""
     if (fork := _answer_to(run, status)) is not None:
         return (fork.message or "its learner gave no reason") if fork.state == "Refused" else ""
-    return "the run had ended before" if ended else ""
+    return "the run had ended before" if status.finished else ""
 
 
 def _answer_to(run: Run, status: RLJobStatus) -> ForkStatus | None:

@@ -22,33 +22,47 @@ class JournalProblem(ValueError):
 
 
 class Journal:
-    """A journal as its one controller has it: what the experiment is after it, and the lines that are not stored yet."""
+    """A journal as its one controller has it: what the experiment is after it, and the lines that are ``new``, not stored yet."""
 
     def __init__(self) -> None:
         self.state = ExperimentState()
         self.lines = 0
-        self._pending = b""
+        self.seconds = 0.0
+        self._since: float | None = None
+        self.new: list[Entry] = []
 
     def read(self, text: bytes) -> None:
         """Take what is stored. Raises JournalProblem where it can't be gone on with."""
         lines = text.splitlines(keepends=True)
         self.state, self.lines = replayed(lines), len(lines)
+        self.seconds = self.state.seconds
+
+    def at_work(self, now: float, *, counts: bool = True) -> None:
+        """Bring up to date how many seconds its controllers have been at work. ``now``: by a clock that only goes forward;
+        ``counts``: whether one is at work from now on."""
+        self.seconds += now - self._since if self._since is not None else 0.0
+        self._since = now if counts else None
 
     def add(self, entry: Entry) -> None:
         """One more line; it has to be stored before anything is done about it."""
         self.state.apply(entry)
-        self._pending += line(entry)
+        self.new.append(entry)
 
-    def _taken(self) -> bytes:
+    def _taken(self) -> list[Entry]:
         """The lines that were added since, which are about to be stored."""
-        text, self._pending = self._pending, b""
-        self.lines += text.count(b"\n")
-        return text
+        taken, self.new = self.new, []
+        self.lines += len(taken)
+        return taken
 
 
 def line(entry: Entry) -> bytes:
     """An entry as it is written."""
     return f"{dumps(entry, sort_keys=True)}\n".encode()
+
+
+def written(entries: Iterable[Entry]) -> bytes:
+    """Entries as they are written."""
+    return b"".join(map(line, entries))
 
 
 def whole_lines(text: bytes) -> bytes:

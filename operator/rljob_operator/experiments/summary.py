@@ -1,14 +1,15 @@
-"""An experiment in figures of bounded size and in conditions, for its status and for people."""
+"""An experiment in figures of bounded size and in conditions, for its status; and its trials, for people."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.document import in_one_line
 from rljob.api.experiment_status import MOST_ROWS, RLExperimentStatus
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false, merged, true, withdrawn
-from rljob_operator.experiments.population import copied
+from rljob_operator.experiments.population import copied, schedule
 from rljob_operator.experiments.state import ExperimentState, Ranked, Run, RunState, over_seeds
 
 _LONGEST = 120
@@ -102,6 +103,77 @@ def rows(state: ExperimentState) -> list[dict[str, Any]]:
         {"trial": t, "set": settings_in_words(state, t), "state": str(state.runs[t, 1].state), **unscored}
         for t in others
     ]
+
+
+class Trial(NamedTuple):
+    """A trial of an experiment. ``number``: counted from 0."""
+
+    number: int
+    settings: Mapping[str, Any]
+    """Path of a field -> the value that the trial has there."""
+    state: str
+    """The state of its first run: Running, Waiting (to be promoted), Done, Pruned or Failed."""
+    why: str
+    """How that came, in words."""
+    mean: float | None
+    """Its score: the mean return of whole games with the best weights that it has had, over seeds where several count. None
+    before it was judged."""
+    standard_error: float | None
+    scores: tuple[tuple[int, float, float], ...]
+    """Each judgement of its first run: raw frames, mean, standard error."""
+    runs: tuple[str | Path, ...]
+    """The folders of its runs, by seed; on a cluster the names of RLJobs."""
+    schedule: tuple[Mapping[str, Any], ...] = ()
+    """Of a member of a population: the settings by which its best weights came about, its donors' first, as ``spec.schedule`` of
+    one job."""
+    copies: tuple[str, ...] = ()
+    """Of a member of a population: whom it has copied, and why."""
+
+
+def trials_of(state: ExperimentState, folder: Path | None) -> list[Trial]:
+    """The trials that were started, the best first. ``folder``: of the experiment; None on a cluster."""
+    ranked = {each.trial: (each.mean, each.standard_error) for each in state.ranking()}
+    found = []
+    for number in dict.fromkeys([*ranked, *(trial for trial, _ in state.runs)]):
+        runs = sorted((run for run in state.runs.values() if run.trial == number), key=lambda run: run.seed)
+        scores = tuple((score.raw_frames, score.mean, score.standard_error) for score in runs[0].scores)
+        places = tuple(_place(state, run.key, folder) for run in runs)
+        mean, error = ranked.get(number, (None, None))
+        became = str(runs[0].state), _why(state, runs[0])
+        line = tuple(schedule(state, runs[0]) if state.known.spec.population is not None and scores else ())
+        copies = tuple(map(copied, runs[0].line))
+        found.append(Trial(number, state.settings(number), *became, mean, error, scores, places, line, copies))
+    return sorted(found, key=lambda trial: not trial.scores)
+
+
+def best_of(state: ExperimentState, folder: Path | None) -> tuple[Trial, str] | None:
+    """The best trial with its score in games that nothing was chosen by, and of its runs the best one first; and that on a line.
+    None before it was judged in them."""
+    keys = [run.key for run in state.best()]
+    if fresh_verdict(state) is None:
+        return None
+    keys.sort(key=lambda key: -state.verdicts[key].mean)
+    mean, error = over_seeds([state.verdicts[key] for key in keys])
+    trial = next(each for each in trials_of(state, folder) if each.number == keys[0][0])
+    return trial._replace(
+        mean=mean, standard_error=error, runs=tuple(_place(state, key, folder) for key in keys)
+    ), best_in_words(state)
+
+
+def _place(state: ExperimentState, key: tuple[int, int], folder: Path | None) -> str | Path:
+    name = state.known.run_name(*key)
+    return name if folder is None else folder / name
+
+
+def _why(state: ExperimentState, run: Run) -> str:
+    if run.why:
+        return run.why
+    if run.state is RunState.PRUNED:
+        return "others had higher scores at its raw frames"
+    if run.state is RunState.DONE:
+        how = "played to its end" if run.rung == len(state.known.rungs) - 1 else "reached its goal"
+        return f"{how}; {back}" if (back := fell_back(run)) else how
+    return "" if state.end is None else f"the experiment ended before it: {state.end['reason']}"
 
 
 def settings_in_words(state: ExperimentState, trial: int) -> str:

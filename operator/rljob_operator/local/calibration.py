@@ -31,7 +31,7 @@ from rljob.telemetry.recorder import METRICS_FILE, read_records
 from rljob.telemetry.sizing import computed, inference_servers, pipeline, with_a_core
 from rljob.threads import usable_cores
 
-from rljob_operator.local.experiment_runs import CONTROLLER
+from rljob_operator.local.experiment_runs import gone_on
 from rljob_operator.local.job_view import member_status, running_members
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.other_load import OtherLoad
@@ -67,8 +67,9 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
     served = inference_servers(job) > 0
     with tempfile.TemporaryDirectory(prefix="rljob-size-") as temporary:
         folder = Path(temporary) / "run"
+        SpecStore(folder).create(short)
         with (Path(temporary) / "output").open("wb") as output:
-            run = Child(CONTROLLER, folder, short, 1, title=f"rljob run {folder}", stdout=output, stderr=output)
+            run = gone_on(folder, 1, output)
         try:
             say(f"calibrating for up to {seconds:.0f} s: the job trains here with one actor")
             figures, others = _watched(run, folder, seconds, served)

@@ -1,20 +1,20 @@
-"""The folder of an experiment on this machine: its manifest, its journal, and a run folder for each of its runs; and what its
-journal says of its trials, each with its score, its runs, and what became of it."""
+"""The folder of an experiment on this machine: its manifest, its journal, and a run folder for each of its runs."""
 
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rljob.api.document import dump_document
 from rljob.api.status import Condition, RLJobStatus
 from rljob.files import replace
 
-from rljob_operator.experiments.journal import Journal, JournalProblem, replayed, whole_lines
-from rljob_operator.experiments.population import copied, schedule
-from rljob_operator.experiments.state import ExperimentState, Mismatch, Run, RunState, over_seeds
-from rljob_operator.experiments.summary import best_in_words, fell_back, fresh_verdict, summary
+from rljob_operator.experiments.journal import Entry, Journal, JournalProblem, replayed, whole_lines, written
+from rljob_operator.experiments.population import copied
+from rljob_operator.experiments.state import ExperimentState, Mismatch, Run
+from rljob_operator.experiments.summary import best_in_words, fresh_verdict, summary
+from rljob_operator.local.job_view import look
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import (
     EXPERIMENT_FILE,
@@ -60,11 +60,12 @@ class ExperimentFolder(Journal):
             self.add(entry)
             self.store()
 
-    def store(self) -> None:
-        """Write the lines that were added; they are on the disk when this returns. Raises RunFolderProblem where the disk doesn't
-        take them."""
-        if not (text := self._taken()):
-            return
+    def store(self) -> list[Entry]:
+        """Write the lines that were added, and answer them; they are on the disk when this returns. Raises RunFolderProblem where
+        the disk doesn't take them."""
+        if not (entries := self._taken()):
+            return entries
+        text = written(entries)
         try:
             if os.write(self._file, text) < len(text):
                 raise OSError(28, "No space left on device")
@@ -74,6 +75,7 @@ class ExperimentFolder(Journal):
                 f"{self._journal}: can't be written: {error.strerror}; free some space, and resume"
             ) from None
         write_json(self.folder / STATUS_FILE, summary(self.state), essential=False)
+        return entries
 
     def close(self) -> None:
         """Give the journal back."""
@@ -91,31 +93,6 @@ def require_experiment(folder: Path) -> None:
         raise RunFolderProblem(
             f"{folder}: nothing to resume here (no {EXPERIMENT_FILE}); leave out --resume to start one"
         )
-
-
-class Trial(NamedTuple):
-    """A trial of an experiment. ``number``: counted from 0."""
-
-    number: int
-    settings: Mapping[str, Any]
-    """Path of a field -> the value that the trial has there."""
-    state: str
-    """The state of its first run: Running, Waiting (to be promoted), Done, Pruned or Failed."""
-    why: str
-    """How that came, in words."""
-    mean: float | None
-    """Its score: the mean return of whole games with the best weights that it has had, over seeds where several count. None
-    before it was judged."""
-    standard_error: float | None
-    scores: tuple[tuple[int, float, float], ...]
-    """Each judgement of its first run: raw frames, mean, standard error."""
-    runs: tuple[str | Path, ...]
-    """The folders of its runs, by seed; on a cluster the names of RLJobs."""
-    schedule: tuple[Mapping[str, Any], ...] = ()
-    """Of a member of a population: the settings by which its best weights came about, its donors' first, as ``spec.schedule`` of
-    one job."""
-    copies: tuple[str, ...] = ()
-    """Of a member of a population: whom it has copied, and why."""
 
 
 def read_experiment(folder: Path) -> ExperimentState:
@@ -167,57 +144,11 @@ def became(state: ExperimentState, folder: Path | None) -> dict[str, str]:
 
 
 def doing(state: ExperimentState, run: Run, folder: Path | None) -> str:
-    """What a run that is not over does: it plays, or it is judged, with what that has said last."""
-    frames = f"{state.known.rungs[run.rung]:,} raw frames"
+    """What a run that is not over does: it plays, with what is wrong there, or it is judged, with what that has said last."""
+    frames, name = f"{state.known.rungs[run.rung]:,} raw frames", state.known.run_name(*run.key)
     if folder is None:
         return f"plays to {frames}, or is judged there"
-    judged = judgement(folder, state.known.run_name(*run.key), run.rung).with_suffix(".error")
-    if not judged.exists():
-        return f"plays to {frames}"
-    return ": ".join([f"is judged at {frames}", *tail(judged, 1)])
-
-
-def trials_of(state: ExperimentState, folder: Path | None) -> list[Trial]:
-    """The trials that were started, the best first. ``folder``: of the experiment; None on a cluster."""
-    ranked = {each.trial: (each.mean, each.standard_error) for each in state.ranking()}
-    found = []
-    for number in dict.fromkeys([*ranked, *(trial for trial, _ in state.runs)]):
-        runs = sorted((run for run in state.runs.values() if run.trial == number), key=lambda run: run.seed)
-        scores = tuple((score.raw_frames, score.mean, score.standard_error) for score in runs[0].scores)
-        places = tuple(_place(state, run.key, folder) for run in runs)
-        mean, error = ranked.get(number, (None, None))
-        became = str(runs[0].state), _why(state, runs[0])
-        line = tuple(schedule(state, runs[0]) if state.known.spec.population is not None and scores else ())
-        copies = tuple(map(copied, runs[0].line))
-        found.append(Trial(number, state.settings(number), *became, mean, error, scores, places, line, copies))
-    return sorted(found, key=lambda trial: not trial.scores)
-
-
-def best_of(state: ExperimentState, folder: Path | None) -> tuple[Trial, str] | None:
-    """The best trial with its score in games that nothing was chosen by, and of its runs the best one first; and that on a line.
-    None before it was judged in them."""
-    keys = [run.key for run in state.best()]
-    if fresh_verdict(state) is None:
-        return None
-    keys.sort(key=lambda key: -state.verdicts[key].mean)
-    mean, error = over_seeds([state.verdicts[key] for key in keys])
-    trial = next(each for each in trials_of(state, folder) if each.number == keys[0][0])
-    return trial._replace(
-        mean=mean, standard_error=error, runs=tuple(_place(state, key, folder) for key in keys)
-    ), best_in_words(state)
-
-
-def _place(state: ExperimentState, key: tuple[int, int], folder: Path | None) -> str | Path:
-    name = state.known.run_name(*key)
-    return name if folder is None else folder / name
-
-
-def _why(state: ExperimentState, run: Run) -> str:
-    if run.why:
-        return run.why
-    if run.state is RunState.PRUNED:
-        return "others had higher scores at its raw frames"
-    if run.state is RunState.DONE:
-        how = "played to its end" if run.rung == len(state.known.rungs) - 1 else "reached its goal"
-        return f"{how}; {back}" if (back := fell_back(run)) else how
-    return "" if state.end is None else f"the experiment ended before it: {state.end['reason']}"
+    judged = judgement(folder, name, run.rung).with_suffix(".error")
+    if judged.exists():
+        return ": ".join([f"is judged at {frames}", *tail(judged, 1)])
+    return ": ".join(filter(None, [f"plays to {frames}", look(folder / name, figures=False).problem]))

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,12 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """What is stored: the job if it can be read, else None and every problem in ``refusal``, a line each."""
+    """What is stored: the job if it can be read, else None and every problem in ``refusal``, a line each; and as written."""
 
     generation: int
     job: RLJob | None
     refusal: str = ""
+    document: Document = field(default_factory=dict)
 
 
 class SpecStore:
@@ -158,7 +159,7 @@ class SpecStore:
             generation = self.count_beyond(self._last.generation)
         self._counted = spec
         try:
-            return StoredJob(generation, self._job(document))
+            return StoredJob(generation, self._job(document), document=document)
         except ManifestError as error:
             return StoredJob(generation, None, str(error))
 
@@ -185,6 +186,7 @@ class SpecStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:
+            self._run_dir.mkdir(exist_ok=True)
             file = os.open(self._run_dir / f".{JOB_FILE}.lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise RunFolderProblem(f"{self._run_dir}: can't be written: {error.strerror}") from error
@@ -205,10 +207,10 @@ def replace_spec(written: Document) -> Callable[[Document], None]:
 
     def change(document: Document) -> None:
         document["spec"] = written["spec"]
-        for field in ("labels", "annotations"):
-            document["metadata"].pop(field, None)
-            if field in written["metadata"]:
-                document["metadata"][field] = written["metadata"][field]
+        for part in ("labels", "annotations"):
+            document["metadata"].pop(part, None)
+            if part in written["metadata"]:
+                document["metadata"][part] = written["metadata"][part]
 
     return change
 

@@ -6,12 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rljob_operator.experiments.state import ExperimentState
-from rljob_operator.local.experiment_folder import (
-    JOURNAL_FILE,
-    Trial,
-    best_of,
-    trials_of,
-)
+from rljob_operator.experiments.summary import Trial, best_of, trials_of
+from rljob_operator.local.experiment_folder import JOURNAL_FILE
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import CONTROLLER_LOG, holder
 from rljob_operator.python.handle import Run, Status

@@ -21,8 +21,8 @@ from rljob.telemetry.report import REPORT_FILE
 
 from rljob_operator.experiments.population import lineage
 from rljob_operator.experiments.state import ExperimentState
-from rljob_operator.experiments.summary import settings_in_words
-from rljob_operator.local.experiment_folder import Trial, best_of, read_experiment, trials_of
+from rljob_operator.experiments.summary import Trial, best_of, settings_in_words, trials_of
+from rljob_operator.local.experiment_folder import read_experiment
 from rljob_operator.local.run_folder import holder
 
 _COLOURED: Final = 7

@@ -2,7 +2,6 @@
 
 import math
 import shlex
-import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -12,41 +11,19 @@ from rich.console import Console
 from rljob.api import ManifestError, parse_job
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import Problem
-from rljob.command_errors import one_line_errors
 from rljob.sources import keep_sources, to_load, with_files
 
 from rljob_operator.experiments.driver import Driver
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.experiments.suggestions import require_sampler
-from rljob_operator.experiments.summary import in_words, rows
+from rljob_operator.experiments.summary import best_of, in_words, rows
 from rljob_operator.local import run_folder
-from rljob_operator.local.experiment_folder import ExperimentFolder, best_of, doing, require_experiment
+from rljob_operator.local.experiment_folder import ExperimentFolder, doing, require_experiment
 from rljob_operator.local.experiment_runs import Runs
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
-from rljob_operator.local.run_folder import EXPERIMENT_FILE, JOB_FILE, OUTCOME_FILE, ControllerLock, RunFolderProblem
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, ControllerLock, RunFolderProblem
 from rljob_operator.view.job_view import aligned
 from rljob_operator.view.live import say
-
-
-def main(folder: Path, job: dict[str, Any], max_actors: int | None) -> int:
-    """Run until it is over; the exit code of `rljob run`."""
-    with one_line_errors():
-        return _run(folder, job, max_actors)
-    return 1
-
-
-def _run(folder: Path, job: dict[str, Any], max_actors: int | None) -> int:
-    """Start the run, or go on with what is there of it."""
-    from rljob_operator.verbs import run  # what trains, which a base install lacks
-
-    console = Console(width=200)
-    if (folder / JOB_FILE).is_file():
-        (folder / OUTCOME_FILE).unlink(missing_ok=True)  # that of the rung before
-        return run.go_on(folder, job, max_seconds=None, max_actors=max_actors, console=console)
-    if folder.exists() and not (folder / "checkpoints").exists():
-        shutil.rmtree(folder)  # one that was never begun
-    return run.start(job, folder, max_seconds=None, max_actors=max_actors, console=console)
-
 
 _TURN_SECONDS = 0.25
 _WORDS_SECONDS = 60.0
@@ -106,7 +83,7 @@ class _Session:
     def __init__(self, opened: ExperimentFolder, runs: Runs, console: Console) -> None:
         self._opened, self._runs, self._console = opened, runs, console
         self._driver, self._state = Driver(opened, runs), opened.state
-        self._started, self._before = time.monotonic(), opened.state.seconds
+        self._started = time.monotonic()
         self._next_words = time.monotonic() + _WORDS_SECONDS
 
     def run(self, max_seconds: float | None) -> int:
@@ -116,11 +93,11 @@ class _Session:
         stopped, longest = False, math.inf if max_seconds is None else max_seconds
         try:
             while not stopped:
-                entries = self._driver.turn(self._seconds)
-                self._opened.store()
-                self._tell(entries)
+                self._opened.at_work(time.monotonic())
+                self._driver.turn()
+                self._tell(self._opened.store())
                 self._runs.lead(self._driver)
-                if self._state.end is not None and self._driver.judged and not self._runs.left:
+                if self._driver.judged and not self._runs.left:
                     return self._finish()
                 interrupt.wait(_TURN_SECONDS)
                 stopped = interrupt.requested or time.monotonic() - self._started >= longest
@@ -137,9 +114,6 @@ class _Session:
         say(self._console, f"resume: {shlex.join(command)} --resume")
         return _INTERRUPTED if interrupt.requested else 0
 
-    def _seconds(self) -> float:
-        return round(self._before + time.monotonic() - self._started, 1)
-
     def _tell(self, entries: list[Entry]) -> None:
         """Say what was decided and seen; where that is nothing for long, what the runs do."""
         said = [in_words(self._state, entry) for entry in entries]
@@ -148,7 +122,7 @@ class _Session:
         if said:
             self._next_words = time.monotonic() + _WORDS_SECONDS
         for words in said:
-            minutes, seconds = divmod(int(self._seconds()), 60)
+            minutes, seconds = divmod(int(self._opened.seconds), 60)
             say(self._console, f"{minutes:4}:{seconds:02}  {words}")
 
     def _finish(self) -> int:
@@ -172,7 +146,7 @@ class _Session:
         document = {
             "state": "Failed" if self._state.has_failed else "Complete",
             "reason": end["reason"],
-            "seconds": self._seconds(),
+            "seconds": round(self._opened.seconds, 1),
             "best": best,
             "trials": rows(self._state),
         }
@@ -197,7 +171,7 @@ class _Session:
             say(self._console, f"warning: the report can't be written: {error.strerror}")
         say(
             self._console,
-            f"{document['state']} ({end['reason']}) after {self._seconds():.0f} s; {self._opened.folder / OUTCOME_FILE}",
+            f"{document['state']} ({end['reason']}) after {self._opened.seconds:.0f} s; {self._opened.folder / OUTCOME_FILE}",
         )
         return 1 if self._state.has_failed else 0
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_killed_and_resumed_it_doubles_no_run_and_ends_with_a_verdict(tmp_path: 
 
 
 @pytest.mark.long
-def test_a_populations_members_take_weights_while_they_play_also_of_a_controller_that_was_killed(
+def test_a_populations_members_take_weights_also_of_a_controller_that_was_killed_and_in_a_folder_that_was_deleted(
     tmp_path: Path,
 ) -> None:
     whole = yaml.safe_load(MANIFEST)
@@ -123,14 +124,19 @@ def test_a_populations_members_take_weights_while_they_play_also_of_a_controller
     manifest, folder = tmp_path / "tiny.yaml", tmp_path / "tiny"
     manifest.write_text(yaml.safe_dump(whole))
     first, journal = begun(manifest, folder), folder / "journal.jsonl"
+    copies = lambda: [e for e in entries(folder) if e["kind"] == "Copy"] if journal.exists() else []  # noqa: E731
     try:
-        eventually(lambda: journal.exists() and any(each["kind"] == "Copy" for each in entries(folder)), seconds=240)
+        eventually(copies, seconds=240)
     finally:
         first.kill()
         first.wait()
     again = begun(folder / "experiment.yaml", folder, "--resume")
+    member = folder / f"tiny-{eventually(lambda: copies()[1:], seconds=240)[-1]['trial']}"
+    while (member / "job.yaml").exists():
+        shutil.rmtree(member, ignore_errors=True)
     assert again.wait(600) == 0, (tmp_path / "output.txt").read_text()
     found = entries(folder)
+    assert [each for each in found if each["kind"] == "Fail"] == []
     replayed(journal.read_bytes().splitlines(keepends=True))
     refused = {each["id"] for each in found if each["kind"] == "Refused"}
     last = {each["trial"]: each["fork"] for each in found if each["kind"] == "Copy"}

@@ -5,12 +5,15 @@ does not know all lines adds none.
 """
 
 import asyncio
-from typing import Final
+from typing import Final, Self
 
-from rljob_operator.experiments.journal import Journal as Lines, JournalProblem
+from rljob.api.experiment_status import RLExperimentStatus
+
+from rljob_operator.experiments.journal import Entry, Journal as Lines, JournalProblem, written
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, Object
+from rljob_operator.kube.job.stored import status_document, status_of
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import is_of
 from rljob_operator.kube.render.others import JOURNAL_KEY, journal_part
@@ -21,16 +24,25 @@ would make gigabytes. One write alone may be longer: a manifest of 512 kB at mos
 
 
 class Journal(Lines):
-    """The journal of the experiment ``owner``, and what the experiment is after it."""
+    """The journal of the experiment ``owner``, and what the experiment is after it: all that is remembered of one.
+
+    Attributes:
+        uid: of the experiment.
+        status: as it was written last, at ``written``, monotonic; ``stored``: the same as the API server has it.
+        generation: of the spec that was read last; ``refused``: why it is not in force.
+    """
 
     def __init__(self, client: Client, owner: Object) -> None:
         super().__init__()
         self._client, self._owner = client, owner
         self._last: Object | None = None
         self._parts = 0
+        self.uid, self.status = owner["metadata"]["uid"], status_of(owner, RLExperimentStatus)
+        self.stored: Object = status_document(owner)
+        self.generation, self.refused, self.written = 0, "", float("-inf")
 
-    async def load(self) -> None:
-        """Read it. Raises JournalProblem where it can't be gone on with, and what `Client` raises."""
+    async def load(self) -> Self:
+        """Read it; itself. Raises JournalProblem where it can't be gone on with, and what `Client` raises."""
         about, texts = self._owner["metadata"], list[str]()
         listed = await self._client.list(CONFIG_MAPS, about["namespace"], metadata_only=True)
         found = {each["metadata"]["name"] for each in listed.items if is_of(each, about["uid"])}
@@ -41,12 +53,18 @@ class Journal(Lines):
             texts.append((self._last.get("data") or {}).get(JOURNAL_KEY, ""))
         self._parts = len(found)
         await asyncio.to_thread(self.read, "".join(texts).encode())  # every trial of it is checked
+        if self.lines < (before := self.status.journal_lines):  # its last ConfigMap is gone
+            raise JournalProblem(
+                f"only {self.lines} of {before} lines of the journal are there; delete the experiment, and begin anew"
+            )
+        return self
 
-    async def store(self) -> None:
-        """Store the lines that were added, in one write. Where it raises, which lines are stored is known only once it is loaded
-        anew. Raises JournalProblem where another's ConfigMap has the name."""
-        if not (text := self._taken().decode()):
-            return
+    async def store(self) -> list[Entry]:
+        """Store the lines that were added, in one write, and answer them. Where it raises, which lines are stored is known only
+        once it is loaded anew. Raises JournalProblem where another's ConfigMap has the name."""
+        if not (entries := self._taken()):
+            return entries
+        text = written(entries).decode()
         about = self._owner["metadata"]
         before = self._last["data"][JOURNAL_KEY] if self._last is not None else ""
         if self._last is None or len(before) + len(text) > PART_BYTES:
@@ -64,3 +82,4 @@ class Journal(Lines):
             self._last = await self._client.patch(
                 CONFIG_MAPS, about["namespace"], here["name"], change, resource_version=here["resourceVersion"]
             )
+        return entries

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rljob.api import ManifestError
@@ -15,7 +14,7 @@ from rljob.api.load import given
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false
 from rljob_operator.experiments.driver import Driver
-from rljob_operator.experiments.journal import Entry, JournalProblem
+from rljob_operator.experiments.journal import JournalProblem
 from rljob_operator.experiments.state import Mismatch
 from rljob_operator.experiments.summary import after, conditions, finished, in_words, summary
 from rljob_operator.kube.apiserver.errors import NotFound
@@ -34,31 +33,6 @@ UNREADABLE_SECONDS: Final = 60.0
 """The same where its journal can't be gone on with."""
 STATUS_SECONDS: Final = 5.0
 """A status that differs in figures alone is written at most so often."""
-
-
-@dataclass(slots=True)
-class Known:
-    """What is remembered of one stored object between two reconciliations. All of it can be found out again.
-
-    Attributes:
-        status: as it was written last; ``stored``: the same as the API server has it.
-        journal: None before it was read.
-        generation: of the spec that was read last; ``refused``: why it is not in force.
-        unmade: runs whose RLJob was refused for good, and why, before that is in the journal.
-        seconds: how long the experiment has been at work; ``counted``: until when, monotonic, None while it is suspended.
-        written: when its status was written last, monotonic.
-    """
-
-    uid: str
-    status: RLExperimentStatus
-    stored: Object
-    journal: Journal | None = None
-    generation: int = 0
-    refused: str = ""
-    unmade: dict[tuple[int, int], str] = field(default_factory=dict)
-    seconds: float = 0.0
-    counted: float | None = None
-    written: float = float("-inf")
 
 
 class ExperimentReconciler:
@@ -80,35 +54,37 @@ class ExperimentReconciler:
     ) -> None:
         self._sources, self._experiments, self._events = sources, experiments, events
         self._now, self._monotonic = now, monotonic
-        self._known: dict[JobKey, Known] = {}
+        self._journals: dict[JobKey, Journal] = {}
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile the experiment; in how many seconds to do it again, None where only a change matters. Raises `ApiError`."""
-        document, known = self._experiments.get(*key), self._known.get(key)
-        if document is None or (known is not None and known.uid != document["metadata"]["uid"]):
-            self._known.pop(key, None)
+        document, journal = self._experiments.get(*key), self._journals.pop(key, None)
         if (
             document is None
             or document["metadata"].get("deletionTimestamp")
             or not is_ours(document["spec"]["template"])
         ):
             return None  # its children go with it
-        known = self._known.setdefault(
-            key,
-            Known(document["metadata"]["uid"], status_of(document, RLExperimentStatus), document.get("status") or {}),
-        )
-        if finished(known.status) and known.status.observed_generation == document["metadata"]["generation"]:
-            known.journal = None
+        status = status_of(document, RLExperimentStatus)
+        if finished(status) and status.observed_generation == document["metadata"]["generation"]:
             return None
+        suspend = bool(document["spec"].get("suspend"))
         try:
-            driver, runs, entries = await self._decided(document, known)
-        except BaseException as problem:
-            known.journal = None  # which lines are stored is not known
-            if not isinstance(problem, JournalProblem):
-                raise
-            await self._tell(document, known, "JournalUnreadable", str(problem))
+            if journal is None or journal.uid != document["metadata"]["uid"]:
+                journal = await Journal(self._sources.client, document).load()
+            journal.at_work(self._monotonic(), counts=not suspend)
+            await self._take(document, journal)
+            state = journal.state
+            runs = Runs(self._sources, document, state, suspend, self._now())
+            driver = Driver(journal, runs)
+            if not suspend and state.experiment is not None:
+                await asyncio.to_thread(driver.turn)  # a suggestion takes a while
+            entries = await journal.store()
+        except JournalProblem as problem:
+            await self._tell(key, document, "JournalUnreadable", str(problem))
             return UNREADABLE_SECONDS
-        about, state = reference(RLEXPERIMENTS, document), driver.journal.state
+        self._journals[key] = journal  # else it is not known which lines are stored
+        about = reference(RLEXPERIMENTS, document)
         for entry in entries:
             kind = "Warning" if entry["kind"] == "Fail" else "Normal"
             self._events.record(about, kind, entry["kind"], in_words(state, entry), action="Deciding")
@@ -117,58 +93,37 @@ class ExperimentReconciler:
             self._events.record(about, "Warning", Reason.NOT_MADE, words, action="Deciding")
         updates = conditions(
             state,
-            known.status,
-            suspend=runs.suspended,
+            journal.status,
+            suspend=suspend,
             rests=driver.rests,
             judged=driver.judged,
-            refused=known.refused,
+            refused=journal.refused,
             trouble=[*(f"trial {trial}: {why}" for (trial, _), why in driver.unjudged.items()), *runs.refused],
             held=[f"trial {trial}: {why}" for (trial, _), why in runs.held.items()],
         )
         # The next look notes that what nobody may make has failed.
         return min(
-            0.0 if known.unmade and not runs.suspended and state.end is None else LOOK_SECONDS,
-            await self._write(document, known, updates),
+            0.0 if journal.new else LOOK_SECONDS,
+            await self._write(document, journal, updates),
         )
 
     async def tell(self, key: JobKey, problem: Exception) -> None:
         """Say on the experiment that it can't be reconciled, and why; the next success takes that back."""
-        document, known = self._experiments.get(*key), self._known.get(key)
-        if document is not None and known is not None:
-            await self._tell(document, known, Reason.TURN_FAILED, told(problem))
+        if (document := self._experiments.get(*key)) is not None:
+            await self._tell(key, document, Reason.TURN_FAILED, told(problem))
 
-    async def _decided(self, document: Object, known: Known) -> tuple[Driver, Runs, list[Entry]]:
-        """The driver, the runs as they are, and the newest lines, which say why; all of them are stored."""
-        if known.journal is None:
-            known.journal = Journal(self._sources.client, document)
-            await known.journal.load()
-            if (found := known.journal.lines) < (before := known.status.journal_lines):  # its last ConfigMap is gone
-                raise JournalProblem(
-                    f"only {found} of {before} lines of the journal are there; delete the experiment, and begin anew"
-                )
-            known.counted, known.seconds, known.generation = None, known.journal.state.seconds, 0
-        journal, entries = known.journal, list[Entry]()
-        state, suspend, now = journal.state, bool(document["spec"].get("suspend")), self._monotonic()
-        known.seconds += now - known.counted if known.counted is not None else 0.0
-        known.counted = None if suspend else now
-
-        if known.generation != document["metadata"]["generation"]:
-            known.generation, known.refused = document["metadata"]["generation"], ""
-            try:
-                taken = await asyncio.to_thread(state.taking, _settings_of(document))
-                await self._require_common(document)
-                for entry in (taken,) if taken is not None else ():
-                    journal.add(entry)
-                    entries.append(entry)
-            except (ManifestError, Mismatch) as problem:
-                known.refused = str(problem)
-        runs = Runs(self._sources, document, state, suspend, self._now(), known.unmade)
-        driver = Driver(journal, runs)
-        if not suspend and state.experiment is not None:
-            # A suggestion takes a while.
-            entries += await asyncio.to_thread(driver.turn, lambda: round(known.seconds, 1))
-        await journal.store()
-        return driver, runs, entries
+    async def _take(self, document: Object, journal: Journal) -> None:
+        """Take over the settings of another generation, or note why they are refused."""
+        if journal.generation == document["metadata"]["generation"]:
+            return
+        journal.generation, journal.refused = document["metadata"]["generation"], ""
+        try:
+            taken = await asyncio.to_thread(journal.state.taking, _settings_of(document))
+            await self._require_common(document)
+            if taken is not None:
+                journal.add(taken)
+        except (ManifestError, Mismatch) as problem:
+            journal.refused = str(problem)
 
     async def _require_common(self, document: Object) -> None:
         """Raises Mismatch where the members of a population have their checkpoints in a claim that not all can mount."""
@@ -181,23 +136,23 @@ class ExperimentReconciler:
                 if "ReadWriteMany" not in (modes := claim["spec"]["accessModes"]):
                     raise Mismatch(f"claim {name} is {', '.join(modes)}, ReadWriteMany is needed: {WHY_COMMON}")
 
-    async def _tell(self, document: Object, known: Known, reason: str, words: str) -> None:
+    async def _tell(self, key: JobKey, document: Object, reason: str, words: str) -> None:
         self._events.record(reference(RLEXPERIMENTS, document), "Warning", reason, words, action="Deciding")
-        await self._write(document, known, [false(ConditionType.READY, reason, words)])
+        journal = self._journals.get(key) or Journal(self._sources.client, document)
+        await self._write(document, journal, [false(ConditionType.READY, reason, words)])
 
-    async def _write(self, document: Object, known: Known, updates: Iterable[ConditionUpdate]) -> float:
+    async def _write(self, document: Object, journal: Journal, updates: Iterable[ConditionUpdate]) -> float:
         """Write the status where it differs; in how many seconds that is due, where it differs in figures alone."""
-        now, about, before, found = self._monotonic(), document["metadata"], known.status, dict[str, Any]()
-        if known.journal is not None and known.journal.state.experiment is not None:
-            lines = {"seconds": int(known.seconds), "journal_lines": known.journal.lines}
-            found = summary(known.journal.state) | lines
+        now, about, before, found = self._monotonic(), document["metadata"], journal.status, dict[str, Any]()
+        if journal.state.experiment is not None:
+            found = summary(journal.state) | {"seconds": int(journal.seconds), "journal_lines": journal.lines}
         status = after(before, updates, found, about["generation"], self._now())
-        if status.conditions is before.conditions and now < known.written + STATUS_SECONDS:
-            return known.written + STATUS_SECONDS - now
-        if change := merge_patch(known.stored, status.document()):
-            patch, place = {"status": change, "metadata": {"uid": known.uid}}, (about["namespace"], about["name"])
+        if status.conditions is before.conditions and now < journal.written + STATUS_SECONDS:
+            return journal.written + STATUS_SECONDS - now
+        if change := merge_patch(journal.stored, status.document()):
+            patch, place = {"status": change, "metadata": {"uid": about["uid"]}}, (about["namespace"], about["name"])
             await self._sources.client.patch(RLEXPERIMENTS, *place, patch, subresource="status")
-            known.status, known.stored, known.written = status, status.document(), now
+            journal.status, journal.stored, journal.written = status, status.document(), now
         return LOOK_SECONDS
 
 

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from rljob.api import ManifestError, parse_job
 from rljob.api.conditions import ConditionType
-from rljob.api.live import as_begun
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.member import Phase, Role
-from rljob_operator.experiments.driver import Driver, Sight, brought, is_saved, judging, refusal, scored
+from rljob_operator.experiments.driver import Driver, Sight, judging, scored
 from rljob_operator.experiments.state import ExperimentState, Run
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import (
@@ -37,7 +36,7 @@ from rljob_operator.kube.render.volumes import checkpoints_are
 from rljob_operator.kube.watch.kept import Kept
 from rljob_operator.kube.watch.pods import JobKey
 
-_FOR_GOOD, _MAY_PASS = (Invalid, Forbidden), (QuotaExceeded, NamespaceTerminating, LacksRight)
+_FOR_GOOD, _MAY_PASS = (ManifestError, Invalid, Forbidden), (QuotaExceeded, NamespaceTerminating, LacksRight)
 """Refusals of a run's manifest; and those among them after which it may yet be made."""
 _MOST_JUDGES: Final = 3
 """Pods that try to judge a run at a rung, before it counts as failed."""
@@ -64,10 +63,8 @@ class Runs:
     """The runs of the experiment ``owner`` as they are now: the `RunsPlace` that has them in RLJobs. It only reads, and notes
     which pods that judge are needed, until `lead` has what is wanted done.
 
-    ``now``: Unix seconds. ``unmade``: runs whose RLJob was refused for good, and why, from one reconciliation to the next.
-    ``held``: runs that do not come up, or whose judge
-    does not, and why, as far as conditions or the pod tell. ``refused``: what the API server refuses, in its words, and runs
-    whose names others have.
+    ``now``: Unix seconds. ``held``: runs that do not come up, or whose judge does not, and why, as far as conditions or the pod
+    tell. ``refused``: what the API server refuses, in its words, and runs whose names others have.
     """
 
     sources: Sources
@@ -75,34 +72,21 @@ class Runs:
     state: ExperimentState
     suspended: bool
     now: float
-    unmade: dict[tuple[int, int], str]
     held: dict[tuple[int, int], str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     _needed: list[tuple[Run, Owned, Object]] = field(default_factory=list)
-    _kept: set[str] = field(default_factory=set)
-    _unknown: set[str] = field(default_factory=set)
+
+    def frames(self, run: Run) -> int:
+        """See `RunsPlace`."""
+        return self.state.known.raw_frames
 
     def sight(self, run: Run) -> Sight:
-        """See `RunsPlace`. Raises ManifestError for what is not there alone."""
+        """See `RunsPlace`."""
         job, status = self._found(run)
-        if job is None:
-            self._manifest(run)
-            return Sight(rests=True, why=self.unmade.get(run.key, ""))
-        if status is None:
-            return Sight(rests=False)
-        failed, complete = (status.condition(each) for each in (ConditionType.FAILED, ConditionType.COMPLETE))
-        if failed is not None and failed.status == "True":
-            return Sight(rests=True, why=f"{failed.reason}: {failed.message}")
+        if job is None or status is None:
+            return Sight(rests=job is None)
         self._note_what_holds(run, job, status)
-        rests = status.finished or (job["spec"]["suspend"] and status.is_true("Suspended"))
-        reached = status.finished or status.progress.raw_frames >= self.state.known.rungs[run.rung]
-        return Sight(
-            rests,
-            reached,
-            is_saved(run, job["metadata"].get("annotations") or {}, status),
-            refusal(run, status, ended=status.finished),
-            complete.reason if complete is not None else "",
-        )
+        return Sight(status.finished or (job["spec"]["suspend"] and status.is_true("Suspended")), job, status)
 
     def _note_what_holds(self, run: Run, job: Object, status: RLJobStatus) -> None:
         """What keeps a run that should play from it, as its conditions tell."""
@@ -121,43 +105,41 @@ class Runs:
         """Make what is missing and wanted, have runs play that should and suspend the others, and remove judges that are done. A
         refusal of one run concerns no other."""
         for run in list(self.state.runs.values()):
-            with self._by_itself(run, f"RLJob {self._place(run)[1]}"):
+            with self._by_itself(driver, run, f"RLJob {self._place(run)[1]}"):
                 await self._lead(run, driver)
         if self.suspended:
             return
         about = self.owner["metadata"]
         for run, owned, pod in self._needed:
-            with self._by_itself(run, f"pod {pod['metadata']['name']}"):
+            with self._by_itself(driver, run, f"pod {pod['metadata']['name']}"):
                 found, new = await create(self.sources.client, owned, pod)
                 if not new:  # it is not known where it has lost the label by which it is watched
                     change = {"metadata": {"uid": found["metadata"]["uid"], "labels": pod["metadata"]["labels"]}}
                     await self.sources.client.patch(PODS, about["namespace"], pod["metadata"]["name"], change)
+        due = {name for run, rung in driver.due() for name in self._judges(run, rung)}
         for pod in self.sources.judges.labelled(about["namespace"], names.EXPERIMENT_LABEL, about["name"]):
             here = pod["metadata"]
-            runs = {each["name"] for each in here.get("ownerReferences") or ()}
-            done = here["name"] not in self._kept and self._unknown.isdisjoint(runs)
-            if done and not here.get("deletionTimestamp"):
+            if here["name"] not in due and not here.get("deletionTimestamp"):
                 with suppress(NotFound):
                     await self.sources.client.delete(PODS, here["namespace"], here["name"], uid=here["uid"])
 
     @contextmanager
-    def _by_itself(self, run: Run, what: str) -> Iterator[None]:
+    def _by_itself(self, driver: Driver, run: Run, what: str) -> Iterator[None]:
         """What is refused of a run is told, and the others go on. A run that a policy lets nobody make has failed."""
         try:
             yield
-        except (ApiError, NameConflict) as problem:
+        except (ApiError, NameConflict, ManifestError) as problem:
             if not is_refusal(problem):
                 raise
             words = f"{what} is refused: {problem}"
             self.refused.append(f"trial {run.trial}: {words}")
             if isinstance(problem, _FOR_GOOD) and not isinstance(problem, _MAY_PASS) and self._found(run)[0] is None:
-                self.unmade[run.key] = words
+                driver.fail(run, words)
 
     async def _lead(self, run: Run, driver: Driver) -> None:
         plays = not self.suspended and driver.plays(run)
         place, (_, status) = self._place(run), self._found(run)
         there = self.sources.job_of(*place)
-        self._unknown |= {place[1]} if status is None else set()  # of an operator that has just begun
         if there is None and plays:
             with suppress(AlreadyExists):  # the watch has not told of it yet
                 await self.sources.client.create(RLJOBS, self._manifest(run))
@@ -187,34 +169,30 @@ class Runs:
 
     def judged(self, run: Run, rung: int) -> dict[str, Any] | None:
         """See `RunsPlace`. Three pods try it."""
-        (job, status), why, names_of_pods = self._found(run), "", list[str]()
+        (job, status), why = self._found(run), ""
         if job is None or status is None:
             return {"why": "it can't be judged: its RLJob is not there any more"}
-        for attempt in range(_MOST_JUDGES):
-            name = names.judge(job["metadata"]["name"], rung, attempt)
-            names_of_pods.append(name)
+        for name in self._judges(run, rung):
             pod = self.sources.judges.get(job["metadata"]["namespace"], name)
             if pod is None:
-                if why := self._make_judge(job, status, name, run, rung):
-                    return scored({}, 0, why)
-                break
+                why = self._make_judge(job, status, name, run, rung)
+                return scored({}, 0, why) if why else None
             if not is_of(pod, job["metadata"]["uid"]):
-                break  # of another life of the run, and about to go
+                return None  # of another life of the run, and about to go
             judge = shown(pod, Role.EVALUATOR, self.now)
             if judge.phase is Phase.EXITED and (figures := parsed(pod)):  # whatever is beside it may run on
-                if _comparable(brought(job, self.state.known, run)) != _comparable(self._manifest(run)):
-                    return {"why": f"RLJob {job['metadata']['name']} was changed by hand, so that it is another trial"}
                 return scored(figures, status.progress.raw_frames, "its judge left no mean")
             goes = judge.deleted and judge.disrupted != NODE_LOST  # then another one is made in its place
             if judge.phase is not Phase.EXITED or goes:
                 if judge.phase is Phase.STARTING and judge.waiting_message:
                     self.held[run.key] = f"pod {name} does not come up: {judge.waiting_message}"
-                break
+                return None
             why = f"pod {name} has failed: {judge.last_words or judge.disrupted or 'it left no figures'}"
-        else:
-            return scored({}, 0, why)
-        self._kept.update(names_of_pods)
-        return None
+        return scored({}, 0, why)
+
+    def _judges(self, run: Run, rung: int) -> list[str]:
+        """Pods that judge a run at a rung, one after the other where they fail."""
+        return [names.judge(self._place(run)[1], rung, attempt) for attempt in range(_MOST_JUDGES)]
 
     def _make_judge(self, job: Object, status: RLJobStatus, name: str, run: Run, rung: int) -> str:
         """Have the pod made that judges, by the experiment as it is now: what it asks for may have been mended. Or why there can
@@ -227,10 +205,3 @@ class Runs:
         words = judging(self.state.known, run, rung)
         self._needed.append((run, owned, render.judge(owned, settings, self.owner["metadata"]["name"], name, words)))
         return ""
-
-
-def _comparable(document: Object) -> dict[str, Any] | None:
-    """The part of a job that makes it the trial that it is, without its number of actors, which an autoscaler may write."""
-    with suppress(ManifestError):
-        return as_begun(parse_job(document).spec.model_dump(by_alias=True), "actors.replicas", "fork")
-    return None

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from rljob_operator.experiments.driver import Driver, judging, scored
 from rljob_operator.experiments.journal import JournalProblem, replayed
 from rljob_operator.experiments.state import ExperimentState, Mismatch, RunState
 from rljob_operator.experiments.summary import best_in_words, fresh_verdict, in_words, rows, summary
+from rljob_operator.local import experiment_runs
 from rljob_operator.local.experiment_folder import ExperimentFolder
-from rljob_operator.local.experiment_runs import Runs
 
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
 
@@ -244,12 +245,18 @@ def test_a_thousand_trials_fit_into_a_status() -> None:
     assert sorted(starts) == [(trial, 1) for trial in range(1000)]
 
 
-def test_suggested_settings_that_make_no_job_fail_the_run_and_not_the_experiment(tmp_path: Path) -> None:
+def test_suggested_settings_that_make_no_job_fail_the_run_and_not_the_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment_runs, "gone_on", lambda *_: SimpleNamespace(poll=lambda: None))
     experiment = parse_experiment(document(3, seeds=2))
     experiment.suggested[1] = {"algorithm.learningRate": 5}
     opened = ExperimentFolder(tmp_path)
     opened.take(experiment.document)
     opened.state.known.suggested.update(experiment.suggested)
-    entries = Driver(opened, Runs(tmp_path, opened.state.known, None)).turn(lambda: 1.0)
-    ((trial, why),) = [(entry["trial"], entry["why"]) for entry in entries if entry["kind"] == "Fail"]
+    runs = experiment_runs.Runs(tmp_path, opened.state.known, None)
+    driver = Driver(opened, runs)
+    driver.turn()
+    runs.lead(driver)
+    ((trial, why),) = [(entry["trial"], entry["why"]) for entry in opened.new if entry["kind"] == "Fail"]
     assert (trial, "spec.algorithm.learningRate: got 5" in why) == (1, True)

@@ -52,10 +52,14 @@ def test_a_member_far_below_copies_the_checkpoint_that_was_judged_and_varies_wit
         assert (
             f"trial {entry['trial']} copies trial {entry['donor']}, {donor[0]:.2f} +- 1.00 against {own[0]:.2f}" in said
         )
-    run = state.runs[copies[-1]["trial"], 1]
-    assert refusal(run, RLJobStatus(), ended=True) == "", "it was judged since, so that its fork was done"
+    run, done = (
+        state.runs[copies[-1]["trial"], 1],
+        {"type": "Complete", "status": "True", "reason": "StepBudgetReached"},
+    )
+    ended = RLJobStatus.model_validate({"conditions": [{**done, "lastTransitionTime": "2026-11-27T12:00:00Z"}]})
+    assert refusal(run, ended) == "", "it was judged since, so that its fork was done"
     run.scores = run.scores[: copies[-1]["judgedRung"] + 1]
-    assert refusal(run, RLJobStatus(), ended=True) == "the run had ended before"
+    assert refusal(run, ended) == "the run had ended before"
     state = lived(world)
     # The line of the settings of whoever copied last is one job's: donors' before its own, in order.
     last = state.runs[copies[-1]["trial"], 1]

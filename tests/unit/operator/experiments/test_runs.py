@@ -1,5 +1,6 @@
 """What an experiment makes of a run folder: real files, without the processes of a run."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +12,13 @@ from rljob.api.load import read_document
 from rljob_operator.experiments.decide import decide
 from rljob_operator.experiments.driver import Driver
 from rljob_operator.experiments.suggestions import require_sampler
-from rljob_operator.local.experiment_folder import ExperimentFolder
+from rljob_operator.local import experiment_runs
+from rljob_operator.local.experiment_folder import ExperimentFolder, doing
 from rljob_operator.local.experiment_runs import Runs
-from rljob_operator.local.run_folder import RunFolderProblem, write_json
+from rljob_operator.local.run_folder import ControllerLock, RunFolderProblem, write_json
 from rljob_operator.local.spec_store import SpecStore
 
-from tests.support.experiment_world import document
+from tests.support.experiment_world import document, population
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
 
@@ -31,8 +33,16 @@ def ended(tmp_path: Path) -> Path:
     folder = tmp_path / "cartpole-search-4"
     folder.mkdir()
     SpecStore(folder).create(EXPERIMENT.manifest(4, 1, 10_000))
-    write_json(folder / "outcome.json", {"state": "Complete", "reason": "StepBudgetReached"})
+    ends(folder, "Complete", "StepBudgetReached")
     return folder
+
+
+def ends(folder: Path, type: str, reason: str, message: str = "") -> None:
+    """The run has come to its end."""
+    condition = {"type": type, "status": "True", "reason": reason, "message": message}
+    status = {"conditions": [{**condition, "lastTransitionTime": "2026-11-27T12:00:00Z"}]}
+    write_json(folder / "status.json", status)
+    write_json(folder / "outcome.json", {"state": type, "reason": reason, "message": message})
 
 
 @pytest.fixture
@@ -45,10 +55,14 @@ def driver(ended: Path) -> Driver:
 
 def seen(driver: Driver) -> dict[str, Any] | None:
     """What is written of trial 4's run; None while it is judged."""
-    return next((each for each in driver.turn(lambda: 1.0) if each["trial"] == 4 and each["kind"] != "Start"), None)
+    driver.turn()
+    return next((each for each in driver.journal.new if each.get("trial") == 4 and each["kind"] != "Start"), None)
 
 
-def test_a_run_that_was_edited_by_hand_is_no_longer_that_trial(ended: Path, driver: Driver) -> None:
+def test_a_run_that_was_edited_by_hand_is_no_longer_that_trial(
+    ended: Path, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runs, "judged", lambda *_: FIGURES)
     text = (ended / "job.yaml").read_text()
     assert "learningRate: 0.001" in text
     (ended / "job.yaml").write_text(text.replace("learningRate: 0.001", "learningRate: 0.002"))
@@ -57,10 +71,9 @@ def test_a_run_that_was_edited_by_hand_is_no_longer_that_trial(ended: Path, driv
 
 
 def test_a_run_that_failed_says_why(ended: Path, driver: Driver) -> None:
-    outcome = {"state": "Failed", "reason": "BackoffLimitExceeded", "message": "the learner ended"}
-    write_json(ended / "outcome.json", outcome)
+    ends(ended, "Failed", "BackoffLimitExceeded", "the learner ended")
     why = "BackoffLimitExceeded: the learner ended"
-    assert seen(driver) == {"kind": "Fail", "trial": 4, "seed": 1, "why": why, "seconds": 1.0}
+    assert seen(driver) == {"kind": "Fail", "trial": 4, "seed": 1, "why": why, "seconds": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -69,9 +82,9 @@ def test_a_run_that_failed_says_why(ended: Path, driver: Driver) -> None:
 def test_a_run_that_was_given_up_has_not_reached_its_goal(
     ended: Path, driver: Driver, monkeypatch: pytest.MonkeyPatch, reason: str, solved: bool
 ) -> None:
-    write_json(ended / "outcome.json", {"state": "Complete", "reason": reason})
+    ends(ended, "Complete", reason)
     monkeypatch.setattr(Runs, "judged", lambda *_: FIGURES)
-    entry = {"kind": "Score", "trial": 4, "seed": 1, **FIGURES, "solved": solved, "seconds": 1.0}
+    entry = {"kind": "Score", "trial": 4, "seed": 1, **FIGURES, "solved": solved, "seconds": 0.0}
     assert seen(driver) == entry
 
 
@@ -79,6 +92,66 @@ def test_a_run_without_a_checkpoint_fails_with_what_rljob_eval_says(ended: Path,
     entry = eventually(lambda: seen(driver), seconds=100)
     assert entry["kind"] == "Fail"
     assert [words for words in ("it can't be judged: rljob: ", "checkpoint") if words not in entry["why"]] == []
+
+
+def test_a_run_that_is_begun_again_is_not_taken_for_ended_by_the_status_of_its_rung_before(
+    ended: Path, driver: Driver
+) -> None:
+    driver.turn()
+    run = driver.journal.state.runs[4, 1]
+    assert driver.sight(run).status.finished
+    with ControllerLock(ended):
+        sight = driver.sight(run)
+    assert (sight.rests, sight.status.finished) == (False, False)
+
+
+def test_what_is_wrong_with_a_run_that_plays_is_said(ended: Path, driver: Driver) -> None:
+    (ended / "status.json").write_text("{")
+    driver.turn()
+    said = doing(driver.journal.state, driver.journal.state.runs[4, 1], ended.parent)
+    assert said == f"plays to 10,000 raw frames: {ended / 'status.json'} can't be read (JSONDecodeError)"
+
+
+class Played(SimpleNamespace):
+    """Stands for a controller's process."""
+
+    returncode, asked = None, False
+    poll, leave = (lambda self: self.returncode), (lambda self: setattr(self, "asked", True))
+
+
+def test_a_member_whose_folder_is_deleted_while_its_fork_is_written_is_made_again_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[Played] = []
+    monkeypatch.setattr(experiment_runs, "gone_on", lambda *_: began.append(Played()) or began[-1])
+    opened = ExperimentFolder(tmp_path)
+    opened.take(population(2, 2))
+    runs = Runs(tmp_path, opened.state.known, None)
+    driver = Driver(opened, runs)
+    driver.turn()
+    runs.lead(driver)
+    for trial, mean in ((0, 1.0), (1, 50.0)):
+        kept = {"from": f"file:///{trial}", "digest": f"sha256:{trial:064d}"}
+        score = {"mean": mean, "standardError": 1.0, "episodes": 20, "rawFrames": 2000, "checkpoint": kept}
+        opened.add({"kind": "Score", "trial": trial, "seed": 1, "solved": False, **score})
+    driver.turn()
+    (copies,) = [entry for entry in opened.new if entry["kind"] == "Copy"]
+    assert copies["trial"] == 0
+    folder, edit = runs.folder(opened.state.runs[0, 1]), SpecStore.edit
+
+    def deleted(store: SpecStore, change: Any) -> int:
+        shutil.rmtree(folder, ignore_errors=True)
+        return edit(store, change)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(SpecStore, "edit", deleted)
+        runs.lead(driver)
+    driver.turn()
+    runs.lead(driver)
+    assert ([entry for entry in opened.new if entry["kind"] == "Fail"], len(began), began[0].asked) == ([], 2, True)
+    began[0].returncode = 0
+    runs.lead(driver)
+    assert (len(began), read_document(folder / "job.yaml")["spec"]["fork"]) == (3, copies["fork"])
 
 
 def test_a_journals_last_line_that_was_cut_off_is_dropped_and_the_rest_gone_on_with(tmp_path: Path) -> None:
