@@ -13,6 +13,8 @@ import os
 import random
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -118,6 +120,13 @@ class AnySeed:
 @pytest.fixture(scope="session")
 def any_seed() -> AnySeed:
     return AnySeed()
+
+
+@pytest.fixture
+def closes() -> Iterator[Callable[[Any], Any]]:
+    """Gives back what it is given, and closes it at the end of the test, the last one first."""
+    with ExitStack() as stack:
+        yield lambda it: stack.enter_context(closing(it))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -56,8 +56,8 @@ def test_hello_welcome_chunk_ack(pair: Pair) -> None:
     assert pair.session.acknowledged_transitions == pair.session.produced_transitions == 30
 
 
-def test_it_knows_the_oldest_weights_that_are_asked_for() -> None:
-    pair = Pair()
+def test_it_knows_the_oldest_weights_that_are_asked_for(closes: Any) -> None:
+    pair = closes(Pair())
     assert pair.session.least_version is None
     pair.shard.least_version = 3
     pair.until(lambda: pair.session.connected)
@@ -69,7 +69,6 @@ def test_it_knows_the_oldest_weights_that_are_asked_for() -> None:
     pair.shard.grant_now()
     pair.turn()
     assert pair.session.least_version == 2, "and a credit; a learner may go back"
-    pair.close()
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -301,11 +300,11 @@ def test_actors_spread_over_servers(actor: str, servers: int, asked: int) -> Non
     assert member_of(actor, servers) == asked
 
 
-def test_grouped_environments_play_as_one_vector(any_seed: Callable[[int], int]) -> None:
+def test_grouped_environments_play_as_one_vector(any_seed: Callable[[int], int], closes: Any) -> None:
     parameters = EnvironmentParameters(atari={"frame_size": 42}, max_episode_raw_frames=60)
-    whole = make_vector_environment("ALE/Pong-v5", parameters, 4, 9)
+    whole = closes(make_vector_environment("ALE/Pong-v5", parameters, 4, 9))
     groups = [make_vector_environment("ALE/Pong-v5", parameters, 2, 9 + 2 * group) for group in range(2)]
-    grouped = GroupedEnvironment(groups)
+    grouped = closes(GroupedEnvironment(groups))
     np.testing.assert_array_equal(whole.reset(), grouped.reset())
     random, ended = np.random.default_rng(any_seed(0)), 0
     for _ in range(40):
@@ -319,8 +318,6 @@ def test_grouped_environments_play_as_one_vector(any_seed: Callable[[int], int])
         if rows.any():
             np.testing.assert_array_equal(one.final_observation[rows], other.final_observation[rows])
     assert ended > 0
-    whole.close()
-    grouped.close()
 
 
 def test_unequal_groups_are_refused() -> None:

@@ -4,6 +4,7 @@ V-trace and GAE against their definitions, as double loops in float64.
 """
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,8 @@ def test_without_weights_actions_are_uniform_and_say_so() -> None:
     assert set(decision.action.tolist()) == {0, 1, 2, 3}
 
 
-class Seat:
-    def __init__(self, seed: int) -> None:
-        self.random = np.random.default_rng(seed)
-        self.memory: Any = None
+def seat(seed: int) -> Any:
+    return SimpleNamespace(random=np.random.default_rng(seed), memory=None)
 
 
 @pytest.mark.parametrize("recurrent", ["None", "LSTM"])
@@ -66,11 +65,11 @@ def test_judged_games_do_not_depend_on_their_neighbours(recurrent: str) -> None:
     params = unroll_parameters(recurrent=recurrent, lstm_units=6, evaluation_temperature=0.5)
     net = network(params)
     frames = np.random.default_rng(0).normal(size=(6, 3, 1, 4)).astype(np.float32)
-    together = [Seat(game) for game in range(3)]
+    together = [seat(game) for game in range(3)]
     joint = np.array([METHOD.evaluation_action(params, net, frames[t], together) for t in range(6)])
     for game in range(3):
-        seat = Seat(game)
-        alone = [int(METHOD.evaluation_action(params, net, frames[t, game : game + 1], [seat])[0]) for t in range(6)]
+        own = [seat(game)]
+        alone = [int(METHOD.evaluation_action(params, net, frames[t, game : game + 1], own)[0]) for t in range(6)]
         assert alone == joint[:, game].tolist()
 
 
@@ -78,7 +77,7 @@ def test_temperature_zero_takes_the_most_probable_action() -> None:
     params = unroll_parameters(evaluation_temperature=0.0)
     net = network(params)
     observation = np.random.default_rng(0).normal(size=(50, 1, 4)).astype(np.float32)
-    seats = [Seat(1) for _ in range(50)]
+    seats = [seat(1) for _ in range(50)]
     best = net(torch.from_numpy(observation)).logits.argmax(1).numpy()
     assert np.array_equal(METHOD.evaluation_action(params, net, observation, seats), best)
 

@@ -56,11 +56,11 @@ def preferring_the_first(kind: str, action: str) -> tuple[Any, Any, EnvironmentP
 
 
 @pytest.mark.parametrize(("kind", "action"), CASES)
-def test_no_actor_takes_it(kind: str, action: str) -> None:
+def test_no_actor_takes_it(kind: str, action: str, closes: Any) -> None:
     method, spec, env_params, net = preferring_the_first(kind, action)
     policy = ActingPolicy(method, spec, PARAMETERS[kind], env_params, 4, np.random.default_rng(0))
     policy.take_slot(0, 1)
-    env = make_vector_environment(ID, env_params, 4, 1)
+    env = closes(make_vector_environment(ID, env_params, 4, 1))
     seen = env.reset()
     for step in range(60):  # the environment asserts it
         if step == 20:
@@ -68,13 +68,12 @@ def test_no_actor_takes_it(kind: str, action: str) -> None:
         decision = policy.act(seen)
         assert np.isfinite(decision.taken).all() or step < 20
         seen = env.step(decision.action, decision.control).observation
-    env.close()
 
 
 @pytest.mark.parametrize(("kind", "action"), CASES)
-def test_no_scorer_and_no_exported_policy_takes_it(kind: str, action: str) -> None:
+def test_no_scorer_and_no_exported_policy_takes_it(kind: str, action: str, closes: Any) -> None:
     method, spec, env_params, net = preferring_the_first(kind, action)
-    envs = [make_single_environment(ID, env_params, for_scoring=True) for _ in range(2)]
+    envs = [closes(make_single_environment(ID, env_params, for_scoring=True)) for _ in range(2)]
     sitting = Sitting(judged_policy(method, net, PARAMETERS[kind]), envs, epsilon=0.5, spec=spec)
     for number in range(2):
         sitting.deal(number)
@@ -87,8 +86,6 @@ def test_no_scorer_and_no_exported_policy_takes_it(kind: str, action: str) -> No
     traced = torch.jit.trace(acting, inputs, check_trace=False)  # type: ignore[no-untyped-call]
     if not spec.controls:  # which gives actions of the environment's own space: tests/unit/policy has it play
         envs[0].step(traced(*inputs)[0].numpy()[0])
-    for env in envs:
-        env.close()
 
 
 def test_no_bootstrap_is_taken_from_it_and_no_gradient_goes_there() -> None:
@@ -162,15 +159,14 @@ def test_what_is_forbidden_has_no_chance() -> None:
     ],
 )
 def test_a_mask_may_have_the_form_of_its_space(
-    space: spaces.Space[Any], given: Any, allowed: list[int], monkeypatch: pytest.MonkeyPatch
+    space: spaces.Space[Any], given: Any, allowed: list[int], monkeypatch: pytest.MonkeyPatch, closes: Any
 ) -> None:
     """As Gymnasium's ``sample(mask=...)`` takes it, or flat; where nothing of a choice is allowed, all is."""
     monkeypatch.setitem(ACTIONS, "formed", space)
     monkeypatch.setattr("tests.support.every_space._mask", lambda _, first_allowed: given)
     env_params = EnvironmentParameters(kwargs={"action": "formed", "masked": True}, backend="Sync")
-    env = make_vector_environment(ID, env_params, 1, 1)
+    env = closes(make_vector_environment(ID, env_params, 1, 1))
     assert env.spec.choices(env.reset()).allowed.astype(int).tolist() == [allowed]
-    env.close()
 
 
 VECTORS = spec_of("Test/Vectors-v0", (4,), "float32", 1, 2)

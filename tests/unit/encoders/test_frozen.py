@@ -91,9 +91,9 @@ def features(policy: Any, frames: Any) -> Any:
         return policy.stored.module.features(torch.as_tensor(np.array(frames))).numpy()
 
 
-def test_final_observations_are_encoded_where_there_are_any(file: Path) -> None:
+def test_final_observations_are_encoded_where_there_are_any(file: Path, closes: Any) -> None:
     parameters = behind(file, maxEpisodeSteps=5)
-    vector = make_encoded_vector(describe_environment(PONG, parameters), parameters, 2, 1, RestartLimit(10))
+    vector = closes(make_encoded_vector(describe_environment(PONG, parameters), parameters, 2, 1, RestartLimit(10)))
     vector.reset()
     steps = [vector.step(np.zeros(2, np.int64)) for _ in range(5)]
     assert all(step.final_observation is None for step in steps[:4])
@@ -101,7 +101,6 @@ def test_final_observations_are_encoded_where_there_are_any(file: Path) -> None:
     assert steps[4].truncated.all()
     assert final.any()
     assert not np.array_equal(final, steps[4].observation)
-    vector.close()
 
 
 def changed(file: Path, to: Path, changes: dict[str, Any], **policy: Any) -> Path:

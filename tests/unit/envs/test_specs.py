@@ -86,9 +86,11 @@ def test_pictures_are_stacked_oldest_first_over_zeros() -> None:
     "environment_id", ["tests.support.reporting:Reporting", "tests.support.reporting:vector", "CartPole-v1"]
 )
 def test_a_limit_of_steps_truncates_and_what_the_environment_reports_is_that_of_the_last_step(
-    environment_id: str, backend: str
+    environment_id: str, backend: str, closes: Any
 ) -> None:
-    env = make_vector_environment(environment_id, EnvironmentParameters(max_episode_steps=2, backend=backend), 2, 0)
+    env = closes(
+        make_vector_environment(environment_id, EnvironmentParameters(max_episode_steps=2, backend=backend), 2, 0)
+    )
     env.reset()
     for _ in range(2):
         assert not env.step(np.zeros(2, np.int64)).episodes
@@ -97,7 +99,6 @@ def test_a_limit_of_steps_truncates_and_what_the_environment_reports_is_that_of_
         assert [episode.length_steps for episode in result.episodes] == [2, 2]
         if "Pole" not in environment_id:
             assert [episode.metrics["distance"] for episode in result.episodes] == [1.0, 1.0]
-    env.close()
 
 
 def test_a_limit_of_steps_beyond_the_environments_own_changes_nothing() -> None:
@@ -152,13 +153,12 @@ def test_rewards_are_clipped_for_atari_games_or_where_asked_for(
 @pytest.mark.parametrize("backend", ["Auto", "Sync"])
 @pytest.mark.parametrize(("environment_id", "setting", "clipped"), [case for case in CLIPPED if "toys" in case[0]])
 def test_what_training_sees_of_a_reward_of_two_and_a_half(
-    environment_id: str, setting: str, clipped: bool, backend: str
+    environment_id: str, setting: str, clipped: bool, backend: str, closes: Any
 ) -> None:
     parameters = EnvironmentParameters(reward_clipping=setting, backend=backend)
-    env = make_vector_environment(environment_id, parameters, 2, seed=0)
+    env = closes(make_vector_environment(environment_id, parameters, 2, seed=0))
     env.reset(seed=0)
     assert env.step(np.array([1, 0])).reward.tolist() == ([1.0, -0.5] if clipped else [2.5, -0.5])
-    env.close()
 
 
 @pytest.mark.parametrize(("for_scoring", "reward"), [(True, 2.5), (False, 1.0)])
@@ -170,11 +170,10 @@ def test_rewards_are_clipped_for_training_only(for_scoring: bool, reward: float)
     assert env.step(1)[1] == reward
 
 
-def test_a_way_to_draw_that_the_manifest_names_does_not_contradict_that_of_a_video() -> None:
+def test_a_way_to_draw_that_the_manifest_names_does_not_contradict_that_of_a_video(closes: Any) -> None:
     parameters = EnvironmentParameters(kwargs={"render_mode": "human"})
-    env = make_single_environment("CartPole-v1", parameters, for_scoring=True, render_mode="rgb_array")
+    env = closes(make_single_environment("CartPole-v1", parameters, for_scoring=True, render_mode="rgb_array"))
     assert env.render_mode == "rgb_array"
-    env.close()
 
 
 def test_counters_against_a_story_told_by_hand() -> None:

@@ -56,17 +56,14 @@ Connect = Callable[..., InferenceClient]
 
 
 @pytest.fixture
-def connect() -> Iterator[Connect]:
-    """Makes clients, of a server and by the name of their actor, and closes them."""
-    made: list[InferenceClient] = []
+def connect(closes: Any) -> Connect:
+    """Makes clients, of a server and by the name of their actor."""
 
     def a_client(server: InferenceServer, name: str = "actor-0", columns: Any = SPEC.columns) -> InferenceClient:
-        made.append(InferenceClient(Client(server.endpoint), ActorIdentity(name, "1", 8), columns, 2, compress=False))
-        return made[-1]
+        own = ActorIdentity(name, "1", 8)
+        return closes(InferenceClient(Client(server.endpoint), own, columns, 2, compress=False))
 
-    yield a_client
-    for each in made:
-        each.close()
+    return a_client
 
 
 def observations(seed: int, rows: int = 4) -> np.ndarray:
@@ -124,9 +121,9 @@ def infer(actor: str, number: int, seed: int = 1, life: str = "1") -> Message:
     return Message("infer", fields, {"vector": observations(seed), "state": NO_MEMORY})
 
 
-def test_a_repeated_request_gets_the_answer_it_had(server: InferenceServer, weights: Given) -> None:
+def test_a_repeated_request_gets_the_answer_it_had(server: InferenceServer, weights: Given, closes: Any) -> None:
     """Newer weights and other observations under the same number change nothing: no actor acts twice."""
-    peer = Client(server.endpoint)
+    peer = closes(Client(server.endpoint))
 
     def answer_to(message: Message) -> Any:
         eventually(lambda: peer.send(message))
@@ -145,13 +142,12 @@ def test_a_repeated_request_gets_the_answer_it_had(server: InferenceServer, weig
     np.testing.assert_allclose(other_life.columns["out"], expected(observations(3), 2), rtol=1e-5, atol=1e-6)
     status = server.status()
     assert (status["requests_total"], status["repeated_requests_total"], status["stale_requests_total"]) == (3, 1, 1)
-    peer.close()
 
 
-def test_a_request_repeated_while_it_waits_is_computed_once_and_answered_to_the_new_peer() -> None:
+def test_a_request_repeated_while_it_waits_is_computed_once_and_answered_to_the_new_peer(closes: Any) -> None:
     server = a_server(Given(), 30.0)
     # Another actor that asked lately keeps the batch waiting.
-    other, first, second = (Client(server.endpoint) for _ in range(3))
+    other, first, second = (closes(Client(server.endpoint)) for _ in range(3))
 
     def arrives(message: Message, peer: Client, count: int, repeats: int = 0) -> None:
         peer.send(message)
@@ -165,8 +161,6 @@ def test_a_request_repeated_while_it_waits_is_computed_once_and_answered_to_the_
     assert second.receive(60) is not None
     assert first.receive(0.1) is None
     assert server.figures.empty_answers == 3, "it has no weights yet, and says so"
-    for socket in (other, first, second):
-        socket.close()
     stop = threading.Event()
     stop.set()
     server.run(stop)

@@ -3,7 +3,7 @@
 import itertools
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,8 @@ def learner(
     steps = params.batch_size * getattr(params, "unroll_length", 1)
     config = LoopConfig(steps, params.publish_interval, 60.0, directory, on_non_finite=policy)
     of, with_ = course(params, forks_from), own or updater(params)
-    yield Learner(config, who, of, with_, source, server, saver, lambda status: None, {}, versions)
-    for each in (source, server, saver):
-        each.close()
+    with closing(source), closing(server), closing(saver):
+        yield Learner(config, who, of, with_, source, server, saver, lambda status: None, {}, versions)
 
 
 NAN = float("nan")

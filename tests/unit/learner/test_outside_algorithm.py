@@ -6,6 +6,7 @@ The example's quantile regression on transitions, and a loss of unrolls that fol
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -108,13 +109,8 @@ def test_it_acts_is_served_and_is_evaluated() -> None:
     outputs, _ = served.evaluate([Request("actor", "life", 0, 1, observation, np.zeros((6, 2, 0), np.float32), 0.0)])
     torch.testing.assert_close(torch.from_numpy(outputs), values.detach())
 
-    seats: Any = [Seat() for _ in range(6)]
+    seats: Any = [SimpleNamespace(random=np.random.default_rng(0), memory=None) for _ in range(6)]
     assert judged_policy(method, network, params)(observation, seats).tolist() == values.argmax(1).tolist()
-
-
-class Seat:
-    random = np.random.default_rng(0)
-    memory: Any = None
 
 
 def test_the_learner_trains_publishes_and_saves_it(tmp_path: Path) -> None:

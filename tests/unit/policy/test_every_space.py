@@ -66,33 +66,34 @@ def trained(folder: Path, observation: str, action: str, kind: str, *, actions: 
     return rljob.load_policy(folder)
 
 
-def scored(policy: Policy, count: int) -> tuple[Any, list[Any]]:
-    """What judges it, and the environments that it is judged in."""
-    stored = policy.stored
-    judged = judged_policy(algorithm(policy.algorithm), stored.module, stored.params)
-    made = (make_single_environment(ID, stored.env_params, for_scoring=True, spec=stored.spec) for _ in range(count))
-    return judged, list(made)
+def judged(policy: Policy) -> Any:
+    """What judges it."""
+    return judged_policy(algorithm(policy.algorithm), policy.stored.module, policy.stored.params)
+
+
+def scored(policy: Policy) -> Any:
+    """An environment that it is judged in."""
+    return make_single_environment(ID, policy.stored.env_params, for_scoring=True, spec=policy.stored.spec)
 
 
 @pytest.mark.parametrize(("observation", "action", "kind", "how"), CASES)
-def test_it_is_scored_with_random_moves_too(observation: str, action: str, kind: str, how: str, tmp_path: Path) -> None:
+def test_it_is_scored_with_random_moves_too(
+    observation: str, action: str, kind: str, how: str, tmp_path: Path, closes: Any
+) -> None:
     policy = trained(tmp_path, observation, action, kind, actions=how)
-    judged, envs = scored(policy, 2)
-    sitting = Sitting(judged, envs, epsilon=0.5, spec=policy.stored.spec)
+    envs = [closes(scored(policy)) for _ in range(2)]
+    sitting = Sitting(judged(policy), envs, epsilon=0.5, spec=policy.stored.spec)
     for game in range(2):
         sitting.deal(game)
     assert [game.length for _ in range(LENGTH) for game in sitting.step()] == [LENGTH, LENGTH]
-    for env in envs:
-        env.close()
 
 
 @pytest.mark.parametrize("action", ["several", "number", "mixed"])
-def test_a_single_game_is_scored_as_for_a_video(action: str, tmp_path: Path) -> None:
+def test_a_single_game_is_scored_as_for_a_video(action: str, tmp_path: Path, closes: Any) -> None:
     """With random moves of its space, which is not one Discrete."""
     policy = trained(tmp_path, "vector", action, "IMPALA")
-    judged, (env,) = scored(policy, 1)
-    assert score(judged, env, 2, seed=1, epsilon=0.5, spec=policy.stored.spec).lengths == (LENGTH, LENGTH)
-    env.close()
+    found = score(judged(policy), closes(scored(policy)), 2, seed=1, epsilon=0.5, spec=policy.stored.spec)
+    assert found.lengths == (LENGTH, LENGTH)
 
 
 @pytest.mark.parametrize("action", ["number", "mixed"])
@@ -106,17 +107,16 @@ def test_it_is_exported_to_onnx(action: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize(("observation", "action", "kind", "how"), CASES)
 def test_it_is_played_with(
-    observation: str, action: str, kind: str, how: str, deterministic: bool, tmp_path: Path
+    observation: str, action: str, kind: str, how: str, deterministic: bool, tmp_path: Path, closes: Any
 ) -> None:
     policy = trained(tmp_path, observation, action, kind, actions=how)
-    env = policy.environment()
+    env = closes(policy.environment())
     memory = policy.new_memory(1) if policy.memory_units else None
     seen, _ = env.reset(seed=1)
     for _ in range(LENGTH):
         (chosen,) = actions(policy, env, policy.act(each(lambda of: of[None], seen), deterministic, memory=memory))
         seen, *_ = env.step(chosen)
     assert env.action_space == ACTIONS[action] or not policy.stored.spec.controls
-    env.close()
 
 
 @pytest.mark.parametrize("form", ["torchscript", "safetensors"])
@@ -162,14 +162,13 @@ class OwnLayers(nn.Module):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_network_of_ones_own_sees_the_leaves_by_name(kind: str, tmp_path: Path) -> None:
+def test_a_network_of_ones_own_sees_the_leaves_by_name(kind: str, tmp_path: Path, closes: Any) -> None:
     policy = trained(tmp_path, "nested", "tuple", kind, network=f"{__name__}:OwnLayers")
     assert type(policy.stored.module.convolutions[0]).__name__ == "OwnLayers"
-    env = policy.environment()
+    env = closes(policy.environment())
     seen, _ = env.reset(seed=1)
     memory = policy.new_memory(1) if policy.memory_units else None
     assert policy.act(each(lambda of: of[None], seen), memory=memory).shape == (1, 3)
-    env.close()
 
 
 def test_a_critic_leaf_moves_values_and_no_action() -> None:

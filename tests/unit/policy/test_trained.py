@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -71,16 +72,15 @@ def test_it_prefers_what_its_algorithm_is_judged_by_without_chance(runs: dict[st
 
 
 @pytest.mark.parametrize("name", ["vector, Ape-X", "image, IMPALA"])
-def test_a_batch_is_its_rows(runs: dict[str, Path], name: str) -> None:
+def test_a_batch_is_its_rows(runs: dict[str, Path], name: str, closes: Any) -> None:
     policy = rljob.load_policy(runs[name])
-    vector = gymnasium.vector.SyncVectorEnv([policy.environment] * 3)
+    vector = closes(gymnasium.vector.SyncVectorEnv([policy.environment] * 3))
     observations, _ = vector.reset(seed=3)
     for _ in range(5):
         actions = policy.act(observations)
         assert actions.dtype == np.int64
         assert actions.tolist() == [int(policy.act(each[None])[0]) for each in observations]
         observations, *_ = vector.step(actions)
-    vector.close()
 
 
 def test_chance_is_the_generators_alone(tmp_path: Path) -> None:
