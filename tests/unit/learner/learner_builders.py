@@ -45,7 +45,9 @@ def parameters(**changes: object) -> ApeXDQNParameters:
 def algorithm_of(params: Any) -> Any:
     """The algorithm that these are the parameters of."""
     return next(
-        method for method in map(algorithm, ("ApeXDQN", "IMPALA", "PPO")) if isinstance(params, method.parameters)
+        method
+        for method in map(algorithm, ("ApeXDQN", "IMPALA", "PPO", "SAC"))
+        if isinstance(params, method.parameters)
     )
 
 
@@ -56,10 +58,11 @@ def updater(
     plan: Compute = PLAIN,
     threads: DataParallelThreads | None = None,
     device: torch.device = CPU,
+    env_params: EnvironmentParameters = ENV_PARAMS,
 ) -> Any:
     torch.manual_seed(seed)
     method = algorithm_of(params)
-    return make_updater(method, params, method.build(spec, params, ENV_PARAMS).compute(plan), device, threads)
+    return make_updater(method, params, method.build_learner(spec, params, env_params).compute(plan), device, threads)
 
 
 UnrollParameters = ImpalaParameters | PPOParameters

@@ -2,11 +2,9 @@
 
 import copy
 import dataclasses
-import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,59 +15,48 @@ from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import STATISTICS
-from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, SACParameters
+from rljob.api import EnvironmentParameters
 from rljob.api.learner_status import Verdict
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
+from rljob.checkpoints.saved_policy import load_policy
 from rljob.envs import describe_environment
 from rljob.envs.spec import ActionLeaf, EnvironmentSpec, Leaf
 from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.learner.normalizer import LEAST_OF_OBSERVATIONS, LEAST_OF_RETURNS, Normalizer, RunningMoments
-from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater, make_updater
-from rljob.learner.saver import Saver
-from rljob.learner.sources import LoopConfig
-from rljob.learner.staging import unroll_buffers
-from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
+from rljob.learner.optim.updater import AnyUpdater
 from rljob.policy.export import export
 from rljob.policy.trained import load
-from rljob.weights.flat import VersionLog
-from rljob.weights.server import WeightServer
 
+from tests.unit.learner import learner_builders
 from tests.unit.learner.learner_builders import (
-    ENV_PARAMS,
-    SPEC,
-    course,
+    CPU,
+    algorithm_of,
+    assert_equal,
     parameters as of_apex,
     unroll_batches,
+    unroll_parameters,
     unrolls_with_ends,
 )
 from tests.unit.learner.optim.test_no_waiting import Waits
+from tests.unit.learner.optim.test_unroll_updater import learner, ready
 
-CPU = torch.device("cpu")
 SQUASHED = EnvironmentParameters(actions="Squashed")
 PENDULUM = describe_environment("Pendulum-v1", SQUASHED)
-BOTH = {"normalize_observations": True, "normalize_returns": True}
-SHARED = ("network", "hidden_units", "unroll_length", "batch_size", "precision", "learning_rate")
-_names = itertools.count()
+NEITHER = {"normalize_observations": False, "normalize_returns": False}
 
 
-def parameters(**changes: Any) -> ImpalaParameters:
-    values = {
-        "network": "MLP", "hidden_units": 8, "unroll_length": 5, "batch_size": 4, "precision": "FP32", "learning_rate": 1e-3,
-    }  # fmt: skip
-    return ImpalaParameters.model_validate({**values, **BOTH, **changes})
+def parameters(kind: str = "IMPALA", **changes: Any) -> Any:
+    """Small ones that normalise both."""
+    both = {"normalize_observations": True, "normalize_returns": True, **changes}
+    if kind == "SAC":
+        return algorithm("SAC").parameters.model_validate({"batch_size": 32, "hidden_units": 8, **both})
+    return unroll_parameters(kind, **both)
 
 
-def updater(
-    params: ImpalaParameters,
-    spec: EnvironmentSpec = SPEC,
-    plan: Compute | None = None,
-    env_params: EnvironmentParameters = ENV_PARAMS,
-) -> AnyUpdater:
-    torch.manual_seed(0)
-    method = algorithm("IMPALA")
-    return make_updater(method, params, method.build(spec, params, env_params).compute(plan or Compute()), CPU)
+def updater(params: Any, **changes: Any) -> AnyUpdater:
+    of_sac = {"spec": PENDULUM, "env_params": SQUASHED} if algorithm_of(params).name == "SAC" else {}
+    return learner_builders.updater(params, **{**of_sac, **changes})
 
 
 def counted(one: AnyUpdater, *batches: Any) -> AnyUpdater:
@@ -80,23 +67,30 @@ def counted(one: AnyUpdater, *batches: Any) -> AnyUpdater:
     return one
 
 
-def shifted(params: ImpalaParameters, count: int) -> list[UnrollBatch]:
-    """Batches of odd observations, with some ends of episodes."""
-    place, size = torch.tensor([1e4, -3.0, 0.0, 5e-2]), torch.tensor([1e3, 1.0, 20.0, 0.5])
+def shifted(params: Any, count: int) -> list[Any]:
+    """Batches of odd observations: of transitions, or of unrolls with some ends of episodes."""
     random = torch.Generator().manual_seed(3)
+    if algorithm_of(params).name == "SAC":
+        example = algorithm("SAC").example(PENDULUM, params, updater(params).online, CPU)
+        pairs = [torch.randn(2, *example.observation.shape, generator=random) for _ in range(count)]
+        place, size = torch.tensor([1e3, -3.0, 0.0]), torch.tensor([20.0, 1.0, 5e-2])
+        return [example._replace(observation=place + size * a, next_observation=7.0 + b, noise=None) for a, b in pairs]
+    place, size = torch.tensor([1e4, -3.0, 0.0, 5e-2]), torch.tensor([1e3, 1.0, 20.0, 0.5])
     found = []
     for batch in unroll_batches(params, count):
         ends = torch.rand(batch.discount.shape, generator=random) < 0.1
         final = torch.randn(batch.discount.shape, generator=random) * ends
-        discount = batch.discount * ~ends
-        moved = batch._replace(observation=place + size * batch.observation, discount=discount, final_value=final)
-        found.append(moved._replace(reward=30.0 * batch.reward))
+        moved = batch._replace(observation=place + size * batch.observation, reward=30.0 * batch.reward)
+        found.append(moved._replace(discount=batch.discount * ~ends, final_value=final))
     return found
 
 
-def observed(batches: Sequence[UnrollBatch]) -> np.ndarray:
+def observed(batches: Sequence[Any]) -> np.ndarray:
     """What is counted, as numpy sees it: each observation that was acted in, once."""
-    return np.concatenate([batch.observation.numpy()[:, :-1, 0].reshape(-1, 4) for batch in batches]).astype(np.float64)
+    seen = [batch.observation.numpy() for batch in batches]
+    replayed = isinstance(batches[0], TransitionBatch)
+    rows = [each[:, 0] if replayed else each[:, :-1, 0].reshape(-1, each.shape[-1]) for each in seen]
+    return np.concatenate(rows).astype(np.float64)
 
 
 def returns(batch: UnrollBatch) -> np.ndarray:
@@ -113,41 +107,25 @@ def buffers(network: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in network.state_dict().items() if name in STATISTICS}
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
-
-
-def replayed(params: SACParameters, count: int) -> list[TransitionBatch]:
-    """Batches of transitions of odd observations."""
-    random = torch.Generator().manual_seed(5)
-    example = algorithm("SAC").example(PENDULUM, params, of_sac(params).online, CPU)
-    place, size = torch.tensor([1e3, -3.0, 0.0]), torch.tensor([20.0, 1.0, 5e-2])
-    return [
-        example._replace(observation=place + size * first, next_observation=7.0 + second, noise=None)
-        for first, second in [torch.randn(2, *example.observation.shape, generator=random) for _ in range(count)]
-    ]
-
-
-def of_sac(params: SACParameters) -> AnyUpdater:
-    torch.manual_seed(0)
-    method = algorithm("SAC")
-    return make_updater(method, params, method.build_learner(PENDULUM, params, SQUASHED), CPU)
+def assert_those_of(moments: dict[str, torch.Tensor], rows: np.ndarray, rtol: float = 1e-9) -> None:
+    """The mean and the variance of ``rows``."""
+    assert float(moments["count"]) == len(rows)
+    np.testing.assert_allclose(moments["mean"].numpy(), rows.mean(axis=0), rtol=rtol)
+    np.testing.assert_allclose((moments["m2"] / moments["count"]).numpy(), rows.var(axis=0), rtol=rtol)
 
 
 # ------------------------------------------------------------------------------------------------------------ the numbers
 
 
 def test_of_replayed_transitions_they_are_those_of_what_was_acted_in() -> None:
-    params = SACParameters(batch_size=32, hidden_units=8, normalize_observations=True, evaluation_weights_decay=0.9)
-    own, batches = of_sac(params), replayed(params, 5)
+    params = parameters("SAC", normalize_returns=False, evaluation_weights_decay=0.9)
+    own, batches = updater(params), shifted(params, 5)
     own.copy_online()
     for batch in batches:
         list(own.updates_from(batch, 0))
     counted(own, *batches)
-    rows = np.concatenate([batch.observation.numpy()[:, 0] for batch in batches]).astype(np.float64)
-    found = own.normalizer.state()
-    np.testing.assert_allclose(found["mean"].numpy(), rows.mean(0), rtol=1e-9)
-    np.testing.assert_allclose((found["m2"] / found["count"]).numpy(), rows.var(0), rtol=1e-9)
+    rows = observed(batches)
+    assert_those_of(own.normalizer.state(), rows)
     names = ("policy.observation_mean", "observation_mean")
     places = {name: network.state_dict() for name, network in own.networks().items()}
     means = [state[name] for state in places.values() for name in names if name in state]
@@ -156,27 +134,8 @@ def test_of_replayed_transitions_they_are_those_of_what_was_acted_in() -> None:
         np.testing.assert_allclose(mean.numpy(), rows.mean(0), rtol=1e-6)
     policy: Any = own.acting
     seen = policy.seen(torch.from_numpy(rows.astype(np.float32)).unsqueeze(1))
-    assert seen.mean(0).abs().max() < 1e-3
+    torch.testing.assert_close(seen.mean(0), torch.zeros(3), rtol=0.0, atol=1e-3)
     torch.testing.assert_close(seen.std(0), torch.ones(3), rtol=0.02, atol=0.02)
-
-
-def test_those_of_transitions_go_on_from_a_checkpoint_and_begin_anew_from_one_of_before(tmp_path: Path) -> None:
-    params = SACParameters(batch_size=32, hidden_units=8, normalize_observations=True)
-    batches = replayed(params, 4)
-    first = counted(of_sac(params), *batches[:2])
-    path, _ = checkpoint.write(tmp_path, "one", state.capture(first), {})
-    second = of_sac(params)
-    state.restore(second, checkpoint.read(path), 2)
-    for one in (first, second):
-        counted(one, *batches[2:])
-    for name, network in first.networks().items():
-        assert same(network.state_dict(), second.networks()[name].state_dict()), name
-    without = of_sac(params.updated(normalize_observations=False))
-    path, _ = checkpoint.write(tmp_path, "before", state.capture(without), {})
-    third = of_sac(params)
-    state.restore(third, checkpoint.read(path), 0)
-    assert not third.acting.state_dict()["observation_mean"].any()
-    assert float(third.normalizer.state()["count"]) == 0.0
 
 
 @pytest.mark.parametrize("actors", [1, 4])
@@ -187,14 +146,11 @@ def test_they_are_numpy_s_whoever_sends(actors: int) -> None:
     order = torch.arange(8 * 40).reshape(actors, -1).T.flatten()
     batches = [whole.unrolls(order[start : start + 8]) for start in range(0, 8 * 40, 8)]
     one = counted(updater(params), *batches)
-    moments = one.normalizer.state()
     seen, back = observed(batches), np.concatenate([returns(batch) for batch in batches])
-    assert float(moments["count"]) == len(seen) == len(back)
-    mean, variance = moments["mean"].numpy(), (moments["m2"] / moments["count"]).numpy()
-    np.testing.assert_allclose(mean[:-1], seen.mean(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(variance[:-1], seen.var(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(mean[-1], back.mean(), rtol=1e-5)  # returns are added up in float32
-    np.testing.assert_allclose(variance[-1], back.var(), rtol=1e-5)
+    moments = one.normalizer.state()
+    assert_those_of({name: each if name == "count" else each[:-1] for name, each in moments.items()}, seen)
+    own = {name: each if name == "count" else each[-1] for name, each in moments.items()}
+    assert_those_of(own, back, rtol=1e-5)  # returns are added up in float32
     found = buffers(one.online)
     np.testing.assert_allclose(found["observation_mean"].numpy(), seen.mean(axis=0), rtol=1e-6)
     np.testing.assert_allclose(found["observation_scale"].numpy(), 1.0 / seen.std(axis=0), rtol=1e-6)
@@ -219,9 +175,11 @@ def test_a_batch_with_a_number_that_is_not_finite_is_left_out(place: str, odd: f
     poisoned = getattr(bad, place).clone()
     poisoned[(0,) * poisoned.dim()] = odd
     bad = bad._replace(**{place: poisoned, "discount": torch.ones_like(bad.discount)})
-    one, clean = counted(updater(params), good, bad, more), counted(updater(params), good, more)
-    assert int(one.normalizer.left_out) == 1
-    assert same(one.normalizer.state(), clean.normalizer.state())
+    one, clean = counted(updater(params), bad), updater(params)
+    assert_equal(buffers(one.online), buffers(clean.online))  # nothing has counted yet
+    counted(one, good, bad, more), counted(clean, good, more)
+    assert int(one.normalizer.left_out) == 2
+    assert_equal(one.normalizer.state(), clean.normalizer.state())
 
 
 ODD: dict[str, Callable[[UnrollBatch], dict[str, torch.Tensor]]] = {
@@ -239,14 +197,11 @@ ODD: dict[str, Callable[[UnrollBatch], dict[str, torch.Tensor]]] = {
 def test_numbers_of_any_size_are_learned_from(
     kind: str, change: Callable[[UnrollBatch], dict[str, torch.Tensor]]
 ) -> None:
-    method = algorithm(kind)
-    params = method.parameters.model_validate(parameters(**BOTH).model_dump(include={*SHARED, *BOTH}))
-    torch.manual_seed(0)
-    one = make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU)
-    for batch in (unrolls_with_ends(params, SPEC, seed) for seed in range(4)):
+    params = parameters(kind)
+    one = updater(params)
+    for batch in (unrolls_with_ends(params, seed=seed) for seed in range(4)):
         batch = batch._replace(**change(batch))
-        counted(one, batch)
-        for _, figures in one.updates_from(batch, 0):
+        for _, figures in counted(one, batch).updates_from(batch, 0):
             assert figures.isfinite().all()
     assert all(each.isfinite().all() for each in (*one.normalizer.state().values(), *one.online.state_dict().values()))
     assert int(one.normalizer.left_out) == 0
@@ -260,55 +215,39 @@ def test_values_that_drift_do_not_drive_the_deviation() -> None:
     for value in (0.0, 1e6):
         one = updater(params)
         one.online.value.bias.data.fill_(value)  # type: ignore[union-attr,operator]
-        one.normalizer.take(batch._replace(final_value=torch.full_like(batch.reward, value)))
-        found.append(one.normalizer.state())
-    assert same(*found)
+        found.append(counted(one, batch._replace(final_value=torch.full_like(batch.reward, value))).normalizer.state())
+    assert_equal(*found)
 
 
 @pytest.mark.parametrize("kind", ["PPO", "IMPALA", "SAC"])
 @pytest.mark.parametrize(("seen", "paid"), [(1e-6, 1.0), (1e6, 1.0), (1.0, 1e-6), (1.0, 1e6)])
 def test_no_unit_of_observations_or_rewards_changes_what_is_learned(kind: str, seen: float, paid: float) -> None:
-    found = []
-    for of_seen, of_paid in ((1.0, 1.0), (seen, paid)):
-        one, batches = learned_in(kind, of_seen, of_paid)
-        method: Any = algorithm(kind)
-        observation = batches[0].observation[:, 0] if kind != "SAC" else batches[0].observation
-        numbers = method.infer(one.acting, observation, torch.zeros(len(observation), 2, 0)).outputs
-        found.append(numbers if kind == "SAC" else numbers[:, :-1])
-    assert found[0].std() > 0.03, "something is learned"
-    torch.testing.assert_close(*found, rtol=0.02, atol=0.02)
+    first, *others = (said_after(kind, *units) for units in ((1.0, 1.0), (seen, paid)))
+    assert first.std() > 0.03, "something is learned"
+    torch.testing.assert_close(first, *others, rtol=0.02, atol=0.02)
 
 
-def learned_in(kind: str, seen: float, paid: float) -> tuple[AnyUpdater, Sequence[Any]]:
-    """An updater that has learned from the same batches in units of ``seen`` and ``paid``."""
-    method: Any = algorithm(kind)
-    torch.manual_seed(0)
-    if kind == "SAC":
-        params = SACParameters(batch_size=32, hidden_units=8, learning_rate=1e-2, precision="FP32", **BOTH)
-        one, name = of_sac(params), "n_step_return"
-        batches: Sequence[Any] = replayed(params, 8)
-    else:
-        values = {**parameters(learning_rate=1e-2, optimizer="Adam").model_dump(include={*SHARED, *BOTH, "optimizer"})}
-        params = method.parameters.model_validate(values)
-        one, name = make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU), "reward"
-        batches = unroll_batches(params, 8)
+def said_after(kind: str, seen: float, paid: float) -> torch.Tensor:
+    """What the policy says that has learned from the same batches, in units of ``seen`` and ``paid``."""
+    of_sac = kind == "SAC"
+    params = parameters(kind, learning_rate=1e-2, precision="FP32", **({} if of_sac else {"optimizer": "Adam"}))
+    one, reward = updater(params), "n_step_return" if of_sac else "reward"
     random = torch.Generator().manual_seed(2)
-    batches = [
-        batch._replace(
-            observation=seen * batch.observation, **{name: paid * (1.0 + torch.randn(shape, generator=random))}
-        )
-        for batch in batches
-        for shape in [getattr(batch, name).shape]
-    ]
-    if kind == "SAC":
-        batches = [each._replace(next_observation=seen * each.next_observation) for each in batches]
+    batches = []
+    for batch in shifted(params, 8) if of_sac else unroll_batches(params, 8):
+        paid_there = paid * (1.0 + torch.randn(getattr(batch, reward).shape, generator=random))
+        units = {name: seen * getattr(batch, name) for name in ("observation", "next_observation")[: 1 + of_sac]}
+        batches.append(batch._replace(**units, **{reward: paid_there}))
     counted(one, batches[0])
     torch.manual_seed(1)
     for batch in batches:
         one.normalizer.take(batch)
         list(one.updates_from(batch, 0))
         one.normalizer.apply(one.networks().values())
-    return one, batches
+    observation = batches[0].observation if of_sac else batches[0].observation[:, 0]
+    method: Any = algorithm(kind)
+    outputs = method.infer(one.acting, observation, torch.zeros(len(observation), 2, 0)).outputs
+    return outputs if of_sac else outputs[:, :-1]  # the last is a value
 
 
 def test_what_never_changes_is_divided_by_a_share_of_it() -> None:
@@ -318,22 +257,14 @@ def test_what_never_changes_is_divided_by_a_share_of_it() -> None:
     one = updater(params)
     for paid in (0.0, 0.0, 3.0):
         each = still._replace(reward=still.reward + paid, discount=torch.zeros_like(still.reward))
-        counted(one, each)
-        for _, figures in one.updates_from(each, 0):
+        for _, figures in counted(one, each).updates_from(each, 0):
             assert figures.isfinite().all()
-        if not paid:
-            assert float(buffers(one.online)["return_scale"]) == 1.0, "no reward has told its unit"
+        assert paid or float(buffers(one.online)["return_scale"]) == 1.0, "no reward has told its unit"
     found = buffers(one.online)
     assert found["observation_mean"].tolist() == [5.0] * 4
     assert found["observation_scale"].tolist() == [pytest.approx(1 / (5.0 * LEAST_OF_OBSERVATIONS))] * 4
     alone = counted(updater(params), each)
     assert float(buffers(alone.online)["return_scale"]) == pytest.approx(3.0 * LEAST_OF_RETURNS)
-
-
-def test_before_a_batch_has_counted_nothing_changes() -> None:
-    (batch,) = unroll_batches(parameters(), 1)
-    one = counted(updater(parameters()), batch._replace(reward=batch.reward * torch.nan))
-    assert all(tensor.unique().tolist() in ([0.0], [1.0]) for tensor in buffers(one.online).values())
 
 
 def test_whole_numbers_beside_floats_are_not_touched() -> None:
@@ -342,15 +273,14 @@ def test_whole_numbers_beside_floats_are_not_touched() -> None:
         Leaf(("joints",), "vector", (3,), "float64", offset=2),
     )
     spec = EnvironmentSpec("Test", leaves, (ActionLeaf((), "Discrete", (), "int64", (2,), (0,)),), 1, 1, "f")
-    one = counted(updater(parameters(), spec), *unroll_batches(parameters(), 1, spec))
-    mean, scale = (buffers(one.online)[name] for name in STATISTICS[:2])
-    assert (mean[:2].tolist(), scale[:2].tolist()) == ([0.0, 0.0], [1.0, 1.0])
-    assert (mean[2:] != 0.0).all()
-    assert (scale[2:] != 1.0).all()
+    one = counted(updater(parameters(), spec=spec), *unroll_batches(parameters(), 1, spec))
+    mean, scale = (buffers(one.online)[name].tolist() for name in STATISTICS[:2])
+    assert (mean[:2], scale[:2]) == ([0.0, 0.0], [1.0, 1.0])
+    assert not {0.0, 1.0} & {*mean[2:], *scale[2:]}
 
 
 def test_a_job_that_normalises_nothing_counts_nothing() -> None:
-    assert updater(parameters(normalize_observations=False, normalize_returns=False)).normalizer is None
+    assert updater(parameters(**NEITHER)).normalizer is None
     assert updater(parameters(normalize_observations=False)).normalizer.state()["mean"].shape == (1,)
 
 
@@ -362,28 +292,24 @@ def test_followers_and_copies_of_16_bits_have_the_buffers_and_no_mixture() -> No
     one = updater(params, plan=Compute("bf16"))
     for batch in shifted(params, 3):
         list(counted(one, batch).updates_from(batch, 0))
-        assert same(buffers(one.evaluation), buffers(one.online))
-        assert same(buffers(one._computed.module), buffers(one.online))
+        for follower in (one.evaluation, one._computed.module):
+            assert_equal(buffers(follower), buffers(one.online))
 
 
 @pytest.mark.parametrize(
     "target", [{"target_update_interval": 1000}, {"target_update_tau": 0.01, "target_update_interval": 0}]
 )
 def test_a_target_network_has_them(target: dict[str, Any]) -> None:
-    """No algorithm on transitions normalises yet; its updater leaves the buffers to who owns them."""
-    params: ApeXDQNParameters = of_apex(**target)
-    torch.manual_seed(0)
-    online = algorithm("ApeXDQN").build(SPEC, params, ENV_PARAMS)
-    online.normalized = online.vectors
-    online.register_buffer("observation_mean", torch.zeros(4))
-    online.register_buffer("observation_scale", torch.ones(4))
-    one = make_updater(algorithm("ApeXDQN"), params, online, CPU)
-    assert isinstance(one, TransitionUpdater)
-    normalizer = Normalizer(online)
-    normalizer.take(unroll_batches(parameters(), 1)[0])
-    normalizer.apply(one.networks().values())
-    assert (online.observation_scale != 1.0).all()
-    assert same(buffers(one.target), buffers(online))
+    """Ape-X DQN normalises nothing; its updater leaves the buffers to who owns them."""
+    one: Any = updater(of_apex(**target))
+    for network in (one.online, one.target):
+        network.normalized = network.vectors
+        network.register_buffer("observation_mean", torch.zeros(4))
+        network.register_buffer("observation_scale", torch.ones(4))
+    one.normalizer = Normalizer(one.online)
+    counted(one, unroll_batches(parameters(), 1)[0])
+    assert (one.online.observation_scale != 1.0).all()
+    assert_equal(buffers(one.target), buffers(one.online))
 
 
 def test_nobody_waits_for_the_device() -> None:
@@ -396,26 +322,9 @@ def test_nobody_waits_for_the_device() -> None:
 # --------------------------------------------------------------------------------------------------------------- the loop
 
 
-@contextmanager
-def learner(directory: Path, params: ImpalaParameters) -> Iterator[Learner]:
-    name = f"inproc://normalizer-{next(_names)}"
-    server = WeightServer(f"{name}-weights", f"{name}-notice")
-    versions = VersionLog(params.publish_interval)
-    layout = algorithm("IMPALA").layout(SPEC, params)
-    queue = UnrollQueue(UnrollQueueConfig(f"{name}-ingest", layout, params.batch_size, 8), versions, CPU)
-    saver = Saver(directory, keep=3)
-    config = LoopConfig(20, params.publish_interval, 60.0, directory)
-    identity = PolicyIdentity("IMPALA", SPEC, params, ENV_PARAMS)
-    own = updater(params)
-    yield Learner(config, identity, course(params), own, queue, server, saver, lambda status: None, {}, versions)
-    queue.close()
-    server.close()
-    saver.close()
-
-
-def ready(params: ImpalaParameters, batch: UnrollBatch) -> ReadyUnrolls:
-    staging = unroll_buffers(algorithm("IMPALA").layout(SPEC, params), params.batch_size, 1, CPU).take()
-    return ReadyUnrolls(batch, np.ones((5, 4), np.int64), 1, staging)
+def learn(one: Learner, params: Any, *batches: UnrollBatch) -> None:
+    for batch in batches:
+        one._learn(ready(params, batch))
 
 
 def published(one: Learner) -> dict[str, torch.Tensor]:
@@ -427,33 +336,28 @@ def test_all_updates_from_a_batch_see_one_normaliser_and_a_version_brings_the_ne
 ) -> None:
     """An actor with a version normalises as the learner does until the next one."""
     params = parameters(epochs=3, minibatches=2)
-    with learner(tmp_path, params) as one:
+    with learner(tmp_path, "Fail", params) as one:
         seen: list[dict[str, torch.Tensor]] = []
-        learn = one._updater.learn
-
-        def watched(*given: Any) -> Any:
-            seen.append(buffers(one._updater.online))
-            return learn(*given)
-
-        monkeypatch.setattr(one._updater, "learn", watched)
-        for number, batch in enumerate(shifted(params, 3)):
+        own = one._updater.learn
+        monkeypatch.setattr(
+            one._updater, "learn", lambda *given: seen.append(buffers(one._updater.online)) or own(*given)
+        )
+        for number, batch in enumerate(shifted(params, 3), start=1):
             before = buffers(one._updater.online)
-            seen.clear()
-            one._learn(ready(params, batch))
-            assert len(seen) == 6
-            assert all(same(each, before) for each in seen)
+            learn(one, params, batch)
+            assert (len(seen), one.counters.version) == (6 * number, number)
+            for each in seen[-6:]:
+                assert_equal(each, before)
             after = buffers(one._updater.online)
-            assert not same(after, before)
-            assert same(published(one), after)
-            assert one.counters.version == number + 1
-        counted = one._updater.normalizer.state()["count"]
-        assert float(counted) == 3 * 20, "each batch counts once, not once an update"
+            assert not any(torch.equal(after[name], before[name]) for name in STATISTICS)
+            assert_equal(published(one), after)
+        assert float(one._updater.normalizer.state()["count"]) == 3 * 20, "each batch counts once, not once an update"
 
 
 def test_an_input_is_centred_beside_returns_that_are_normalised(tmp_path: Path) -> None:
     """It was not, silently: the statistics took the place of the mean frame, and PPO on Pong learned from frames of 0 to 10."""
     params = parameters(normalize_observations=False)
-    with learner(tmp_path, params) as one:
+    with learner(tmp_path, "Fail", params) as one:
         params = params.updated(batch_size=160)
         one._updater = updater(params, env_params=EnvironmentParameters(centre_input=True))
         one._config = dataclasses.replace(one._config, centred=True)
@@ -470,27 +374,25 @@ def test_an_input_is_centred_beside_returns_that_are_normalised(tmp_path: Path) 
 
 def test_between_versions_the_buffers_stand_still(tmp_path: Path) -> None:
     params = parameters(publish_interval=2)
-    with learner(tmp_path, params) as one:
+    with learner(tmp_path, "Fail", params) as one:
         first, second = shifted(params, 2)
         new = buffers(one._updater.online)
-        one._learn(ready(params, first))
-        assert same(buffers(one._updater.online), new)
-        one._learn(ready(params, second))
-        np.testing.assert_allclose(
-            published(one)["observation_mean"].numpy(), observed([first, second]).mean(axis=0), rtol=1e-6
-        )
+        learn(one, params, first)
+        assert_equal(buffers(one._updater.online), new)
+        learn(one, params, second)
+        mean = published(one)["observation_mean"].numpy()
+        np.testing.assert_allclose(mean, observed([first, second]).mean(axis=0), rtol=1e-6)
 
 
 def test_a_batch_that_is_left_out_is_told(tmp_path: Path) -> None:
     params = parameters()
-    with learner(tmp_path, params) as one:
-        one._config = LoopConfig(20, 1, 60.0, tmp_path, on_non_finite="Ignore")
+    with learner(tmp_path, "Ignore", params) as one:
         good, bad = shifted(params, 2)
-        one._learn(ready(params, good))
+        learn(one, params, good)
         before = published(one)
-        one._learn(ready(params, bad._replace(reward=bad.reward * torch.nan)))
+        learn(one, params, bad._replace(reward=bad.reward * torch.nan))
         assert one.status().left_out_batches == 1
-        assert same(published(one), before)
+        assert_equal(published(one), before)
 
 
 # ------------------------------------------------------------------------------------------------------------ checkpoints
@@ -501,61 +403,63 @@ def test_after_a_checkpoint_it_goes_on_to_the_bit(tmp_path: Path, interval: int)
     """With an interval of 2 the checkpoint has statistics that no version has yet."""
     params = parameters(publish_interval=interval, evaluation_weights_decay=0.9)
     batches = shifted(params, 6)
-    with learner(tmp_path, params) as one:
-        for number, batch in enumerate(batches):
-            one._learn(ready(params, batch))
-            if number == 2:
-                one._save(wait=True)
-        expected, statistics = published(one), state.statistics(one._updater)
-        networks = {name: net.state_dict() for name, net in one._updater.networks().items()}
-        with learner(tmp_path, params) as other:
-            found = checkpoint.latest_valid(tmp_path)
-            assert found.tensors["statistics.m2"].dtype == torch.float64
-            other.resume(found)
-            for batch in batches[3:]:
-                other._learn(ready(params, batch))
-            assert same(published(other), expected)
-            assert same(state.statistics(other._updater), statistics)
-            for name, network in other._updater.networks().items():
-                assert same(dict(network.state_dict()), dict(networks[name]))
+    with learner(tmp_path, "Fail", params) as one, learner(tmp_path, "Fail", params) as other:
+        learn(one, params, *batches[:3])
+        one._save(wait=True)
+        learn(one, params, *batches[3:])
+        found = checkpoint.latest_valid(tmp_path)
+        assert found.tensors["statistics.m2"].dtype == torch.float64
+        other.resume(found)
+        learn(other, params, *batches[3:])
+        assert_equal(published(other), published(one))
+        assert_equal(state.statistics(other._updater), state.statistics(one._updater))
+        for name, network in other._updater.networks().items():
+            assert_equal(network.state_dict(), one._updater.networks()[name].state_dict())
 
 
 def test_a_run_from_another_s_checkpoint_takes_them_and_from_its_best_too(tmp_path: Path) -> None:
     params = parameters()
-    with learner(tmp_path, params) as one:
-        one._learn(ready(params, shifted(params, 1)[0]))
+    with learner(tmp_path, "Fail", params) as one:
+        learn(one, params, *shifted(params, 1))
         one._save(wait=True)
         newest = checkpoint.latest_valid(tmp_path)
         one.verdicts.add(Verdict(version=1, mean=5.0, episodes=2))
         one._save_best(one._server.latest.state())
         one._saver.finish()
         for number, found in enumerate((newest, checkpoint.read(tmp_path / checkpoint.BEST))):
-            with learner(tmp_path / f"other-{number}", params) as other:
+            with learner(tmp_path / f"other-{number}", "Fail", params) as other:
                 other.start_from(found)
-                assert same(published(other), published(one))
-                assert same(state.statistics(other._updater), state.statistics(one._updater))
+                assert_equal(published(other), published(one))
+                assert_equal(state.statistics(other._updater), state.statistics(one._updater))
 
 
-def test_a_checkpoint_of_before_goes_on_with_statistics_that_begin_anew(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("kind", ["IMPALA", "SAC"])
+def test_they_go_on_from_a_checkpoint_and_begin_anew_from_one_of_before(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plain = updater(parameters(normalize_observations=False, normalize_returns=False))
-    checkpoint.write(tmp_path, checkpoint.checkpoint_name(1, 5), state.capture(plain), {"counters": {}})
-    found = checkpoint.latest_valid(tmp_path)
-    one = updater(parameters())
-    new = buffers(one.online)
-    state.restore(one, found, 5)
+    params = parameters(kind)
+    batches = shifted(params, 4)
+    first, second, third = counted(updater(params), *batches[:2]), updater(params), updater(params)
+    path, _ = checkpoint.write(tmp_path, "one", state.capture(first), {})
+    state.restore(second, checkpoint.read(path), 2)
+    for one in (first, second):
+        counted(one, *batches[2:])
+    for name, network in first.networks().items():
+        assert_equal(network.state_dict(), second.networks()[name].state_dict())
+    without = updater(params.updated(**NEITHER), seed=1)
+    path, _ = checkpoint.write(tmp_path, "before", state.capture(without), {})
+    new = buffers(third.acting)
+    state.restore(third, checkpoint.read(path), 0)
     assert "has no running statistics for this job's normalisation: they start from zero" in caplog.text
-    assert same(buffers(one.online), new)
-    assert torch.equal(one.online.policy.weight, plain.online.policy.weight)  # type: ignore[operator]
+    assert_equal(third.acting.state_dict(), {**without.acting.state_dict(), **new})
+    assert float(third.normalizer.state()["count"]) == 0.0
 
 
 def test_a_loaded_policy_and_its_export_use_them_and_never_change_them(tmp_path: Path) -> None:
     """``export`` itself compares what it wrote with the policy, on random numbers: this environment can't be made."""
     params = parameters(evaluation_weights_decay=0.5)
-    with learner(tmp_path / "run", params) as one:
-        for batch in shifted(params, 2):
-            one._learn(ready(params, batch))
+    with learner(tmp_path / "run", "Fail", params) as one:
+        learn(one, params, *shifted(params, 2))
         one._save(wait=True)
         expected = published(one)
     policy = load(os.fspath(tmp_path / "run"))
@@ -569,6 +473,6 @@ def test_a_loaded_policy_and_its_export_use_them_and_never_change_them(tmp_path:
     for _ in range(3):
         policy.act(observations)
     assert np.array_equal(policy.preferences(observations, memory)[0], wanted)
-    assert same(buffers(policy.stored.module), expected)
+    assert_equal(buffers(policy.stored.module), expected)
     for form in ("torchscript", "safetensors"):
         assert export(policy, form, tmp_path / form).difference < 1e-5

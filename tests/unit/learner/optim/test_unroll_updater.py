@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rljob.algorithms.batches import UnrollBatch
 from rljob.algorithms.impala.loss import IMPALA
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
@@ -180,12 +181,16 @@ def learner(directory: Path, policy: str, params: UnrollParameters) -> Iterator[
         yield one
 
 
+def ready(params: UnrollParameters, batch: UnrollBatch) -> ReadyUnrolls:
+    staging: Any = unroll_buffers(layout(params), params.batch_size, 1, CPU).take()
+    return ReadyUnrolls(batch, np.ones((5, 4), np.int64), 1, staging)
+
+
 def learn(one: Learner, params: UnrollParameters, *rewards: float) -> None:
     """From a batch each, whose rewards are moved by so much."""
     for reward in rewards:
         (batch,) = unroll_batches(params, 1)
-        staging: Any = unroll_buffers(layout(params), params.batch_size, 1, CPU).take()
-        one._learn(ReadyUnrolls(batch._replace(reward=batch.reward + reward), np.ones((5, 4), np.int64), 1, staging))
+        one._learn(ready(params, batch._replace(reward=batch.reward + reward)))
 
 
 def test_an_iteration_is_followed_by_a_version_however_long_it_was(tmp_path: Path) -> None:
