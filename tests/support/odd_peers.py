@@ -6,7 +6,7 @@ Messages that the schema allows and that no client in its right mind would send.
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -100,7 +100,7 @@ def written(routing_id: bytes) -> list[bytes]:
 
 
 @contextmanager
-def saying(server: Server, answers: Callable[[Message], list[Message]]) -> Iterator[None]:
+def saying(server: Server, answers: Callable[[Message], Iterable[Any]]) -> Iterator[None]:
     """A peer that answers each message with what ``answers`` says."""
 
     def run(stop: threading.Event) -> None:

@@ -1,11 +1,12 @@
-"""Threads that run until they are told to stop, waiting for what threads and processes do, and what a test knows to be there."""
+"""Threads that run until they are told to stop, waiting for what threads and processes do, and what a test knows to be there
+or to fail."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -39,6 +40,15 @@ def known(value: T | None) -> T:
     """``value``, which is not None."""
     assert value is not None
     return value
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """What raises ``error``, whatever it is given."""
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return fails
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pickle
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,18 @@ from rljob.inference.server import InferenceServer
 from rljob.ingest.roster import Roster
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
+from rljob.replay.service import ReplayService
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.client import WeightClient
 from rljob.weights.flat import VersionLog
 from rljob.weights.server import WeightServer
-from rljob.wire import Client, Message, Server, Subscriber
+from rljob.wire import Client, Message, Server, Subscriber, decode
 from rljob.wire.schema import KINDS
 
 from tests.support import replay_peers
 from tests.support.experience import changed
 from tests.support.inference import Given, answer_of, apex
-from tests.support.messages import MUTATIONS, seeds, well_formed
+from tests.support.messages import MUTATIONS, seeds
 from tests.support.odd_peers import CHUNKS, HELLO, HONEST, UNROLLS, WHO, chunk, every_kind, tell, unroll
 from tests.support.waiting import eventually, known, running
 
@@ -67,7 +68,7 @@ def damaged(went_off: Path, any_seed: Callable[[int], int]) -> list[list[bytes]]
     """Mutants of messages of every kind, random parts, and pickles that do something when they are loaded."""
     generator = np.random.default_rng(any_seed(99))
     # One that is whole after all and subscribes would be another learner, not nonsense.
-    originals = [parts for kind, parts in zip_kinds() if kind != "subscribe"]
+    originals = [parts for parts in seeds() if decode(parts).kind != "subscribe"]
     bomb = pickle.dumps(Bomb(went_off))
     cases = []
     for case in range(CASES):
@@ -79,16 +80,6 @@ def damaged(went_off: Path, any_seed: Callable[[int], int]) -> list[list[bytes]]
             parts = [*parts[:-1], bomb]
         cases.append(parts)
     return cases
-
-
-def zip_kinds() -> Iterator[tuple[str, list[bytes]]]:
-    kinds: list[str] = []
-
-    def noted(kind: str, rows: int) -> Message:
-        kinds.append(kind)
-        return well_formed(kind, rows)
-
-    return zip((kind for kind in kinds for _ in range(2)), seeds(noted), strict=True)
 
 
 def storm(server: Server, damaged: list[list[bytes]], work: Callable[[], None]) -> None:
@@ -127,60 +118,47 @@ def honest_actor(endpoint: str, make: Callable[[int], Segment]) -> tuple[ReplayS
     return session, work
 
 
-def ask(learner: Client, message: Message, answer: str) -> Message:
-    """The answer to a learner's request."""
-    eventually(lambda: learner.send(message), "the request is taken")
-    while (received := learner.receive(60)) is not None:
-        if received.kind == answer:
-            return received
-    raise AssertionError(f"no {answer}")
-
-
 def assert_can_be_told(status: ShardStatus) -> None:
     assert ShardStatus.from_json(json.dumps(status.to_document(), allow_nan=False).encode()) == status
 
 
-def test_replay_goes_on_serving_actors_and_learner(tmp_path: Path, damaged: list[list[bytes]]) -> None:
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ReplayService]:
     addresses = {"ingest": f"ipc://{tmp_path}/ingest", "sample": f"ipc://{tmp_path}/sample"}
-    with replay_peers.serving(replay_peers.config(layout=CHUNKS, **addresses)) as service, ExitStack() as closing:
-        actor, insert = honest_actor(service.ingest_endpoint, chunk)
-        closing.callback(actor.close)
+    with replay_peers.serving(replay_peers.config(layout=CHUNKS, **addresses)) as service:
+        yield service
+
+
+def test_replay_goes_on_serving_actors_and_learner(service: ReplayService, damaged: list[list[bytes]]) -> None:
+    actor, insert = honest_actor(service.ingest_endpoint, chunk)
+    learner = replay_peers.Learner(service.sample_endpoint)
+    with closing(actor), closing(learner.client):
         insert()
-        learner, requests = closing.enter_context(Client(service.sample_endpoint)), itertools.count(1)
-        ask(learner, Message("subscribe", {"inc": "learner"}, {}), "subscribed")
+        learner.subscribe()
 
         def both() -> None:
             insert()
-            number = next(requests)
-            assert ask(learner, replay_peers.sample(number, (8, 8)), "batch").fields["req"] == number
+            assert learner.sample(8).fields["req"] == learner.request
 
         storm(service.ingest_server, damaged, both)
         storm(service.sample_server, damaged, both)
-        sent = 30 * next(requests)
-
-        def status() -> dict[str, Any]:
-            return dict(json.loads(ask(learner, Message("stats", {}, {}), "stats").columns["json"].tobytes()))
-
-        eventually(lambda: status()["inserted_total"] >= sent, "the status is up to a tenth of a second old")
-        assert status()["inserted_total"] == sent, "all that the honest actor sent, and nothing else"
-        rejected = status()["rejected_total"]
+        status = learner.stats()
+        assert status["inserted_total"] == 30 * (1 + learner.request), (
+            "all that the honest actor sent, and nothing else"
+        )
+        rejected = status["rejected_total"]
         assert sum(count for reason, count in rejected.items() if "malformed" in reason) > 0.6 * CASES, rejected
 
 
-def test_replay_takes_whatever_an_actor_or_a_learner_says(tmp_path: Path) -> None:
-    addresses = {"ingest": f"ipc://{tmp_path}/ingest", "sample": f"ipc://{tmp_path}/sample"}
-    with replay_peers.serving(replay_peers.config(layout=CHUNKS, **addresses)) as service, ExitStack() as closing:
-        for action in (-1, 6, 1 << 30):  # a learner would look its value up beyond the network's outputs, and end
-            tell(
-                service.ingest_server,
-                iter([changed(chunk(0), action=np.full(10, action, np.int32)).to_message()]),
-                HELLO,
-            )
-        eventually(lambda: service.ingest.rejected["invalid"] == 3)
-        assert service.table.items == 0
-        tell(service.ingest_server, every_kind(replace(chunk(0), sequence=0).to_message()), HELLO)
-        actor, insert = honest_actor(service.ingest_endpoint, chunk)
-        closing.callback(actor.close)
+def test_replay_takes_whatever_an_actor_or_a_learner_says(service: ReplayService) -> None:
+    for action in (-1, 6, 1 << 30):  # a learner would look its value up beyond the network's outputs, and end
+        beyond = changed(chunk(0), action=np.full(10, action, np.int32)).to_message()
+        tell(service.ingest_server, iter([beyond]), HELLO)
+    eventually(lambda: service.ingest.rejected["invalid"] == 3)
+    assert service.table.items == 0
+    tell(service.ingest_server, every_kind(chunk(0).to_message()), HELLO)
+    actor, insert = honest_actor(service.ingest_endpoint, chunk)
+    with closing(actor):
         insert()
         assert min(service.ingest.rejected[each] for each in ("invalid", "kind")) > 10
         assert service.ingest_server.malformed["contents"] > 10, "heartbeats and games that can't have been"
@@ -217,10 +195,10 @@ def test_the_learners_queue_goes_on_taking_unrolls(queue: UnrollQueue, damaged: 
         batch.wait()
         queue.give_back(batch)
 
-    storm(queue._server, damaged, learn)
+    with closing(session):
+        storm(queue._server, damaged, learn)
     status = queue.section()["queue"].to_document()
     assert status["received"] == status["learned"] + sum(status["dropped"].values()) + status["in_flight"]
-    session.close()
 
 
 def test_the_learners_queue_takes_whatever_an_actor_says(queue: UnrollQueue) -> None:
@@ -247,36 +225,33 @@ def test_thousands_of_made_up_actors_do_not_make_the_status_too_large() -> None:
 
 
 def test_weights_go_on_being_served(tmp_path: Path, damaged: list[list[bytes]]) -> None:
-    server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
-    client = WeightClient(server.weights, server.notice)
     module, versions = torch.nn.Linear(3, 2), itertools.count(1)
 
-    def fetch() -> None:
-        version = next(versions)
-        server.publish(module, version, 1, {})
-        weights = None
-        while weights is None or weights.version < version:
-            weights = known(client.wait(60.0))
+    def publish() -> int:
+        server.publish(module, version := next(versions), 1, {})
+        return version
 
-    storm(server._server, damaged, fetch)
-    # The socket of the notices only sends; a peer that is connected can still write to it.
-    listener = Subscriber(server.notice)
-    with zmq.Context.instance().socket(zmq.XSUB) as stranger:
+    def fetch() -> None:
+        version = publish()
+        eventually(lambda: known(client.wait(60.0)).version >= version)
+
+    with (
+        closing(WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")) as server,
+        closing(WeightClient(server.weights, server.notice)) as client,
+        closing(Subscriber(server.notice)) as listener,
+        zmq.Context.instance().socket(zmq.XSUB) as stranger,
+    ):
+        storm(server._server, damaged, fetch)
+        # The socket of the notices only sends; a peer that is connected can still write to it.
         stranger.linger = 0
         stranger.connect(server.notice)
-        for parts in damaged[:5_000]:
+        for parts in damaged:
             with contextlib.suppress(zmq.Again):
                 stranger.send_multipart(parts, zmq.NOBLOCK)
-
-        def heard() -> bool:
-            server.publish(module, next(versions), 1, {})
-            return listener.receive(0.05) is not None
-
-        eventually(heard, "notices still arrive")
-    fetch()
-    listener.close()
-    client.close()
-    server.close()
+        while listener.receive(0.05) is not None:
+            pass
+        eventually(lambda: publish() and listener.receive(0.05) is not None, "notices still arrive")
+        fetch()
 
 
 def test_the_inference_server_goes_on_answering(tmp_path: Path, damaged: list[list[bytes]]) -> None:

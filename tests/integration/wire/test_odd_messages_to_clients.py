@@ -6,9 +6,9 @@ Whatever is asked of those who give weights and verdicts, and of the pages of a 
 import http.client
 import itertools
 import json
-import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from rljob.actor.session import ChunkRefused, ReplaySession
 from rljob.algorithms.apex_dqn.loss import ApeXDQN
 from rljob.algorithms.shapes import shapes_of
 from rljob.api.learner_status import LearnerStatus, Verdict
-from rljob.inference.client import InferenceClient, InferenceLost
+from rljob.inference.client import InferenceClient
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner import shard
 from rljob.learner.client import ReplayClient, ReplayClientConfig
@@ -39,12 +39,22 @@ from rljob.wire.schema import DRAWN, drawn_column
 
 from tests.support.inference import answer_of, apex
 from tests.support.odd_peers import CHUNKS, HONEST, chunk, every_kind, saying, tell
-from tests.support.waiting import eventually, known
+from tests.support.waiting import eventually, known, raising
 
 SEEN = frames((3,), np.float32)
-
-
 SECONDS = 60.0
+
+
+class Told:
+    """What a peer says, some at a time; ``over`` once it has been asked for more than there is."""
+
+    def __init__(self, messages: Iterable[Any]) -> None:
+        self._left, self.over = iter(messages), False
+
+    def some(self, count: int) -> list[Any]:
+        taken = list(itertools.islice(self._left, count))
+        self.over = not taken
+        return taken
 
 
 def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,16 +71,12 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, monkeypatch: pyte
     serving = {"service": "s", "state": "serving", "priority_total": 1.0, "limiter": {"error": 0.0}}
     stats = Message("stats", {}, {"json": np.frombuffer(json.dumps(serving).encode(), np.uint8)})
     # A message of another job ends the learner, which says so. It is tested where the session is.
-    told = [m for m in every_kind(subscribed, mirror, batch) if m.kind != "refused" and _same_layout(m)]
-    remaining = iter(told)
-    spoken = 0
+    told = Told(m for m in every_kind(subscribed, mirror, batch) if m.kind != "refused" and _same_layout(m))
 
     def answers(message: Message) -> list[Message]:
-        nonlocal spoken
         if message.kind == "subscribe":
             return [subscribed, mirror]
-        some = list(itertools.islice(remaining, 3))
-        spoken += len(some)
+        some = told.some(3)
         if message.kind == "sample":
             number = message.fields["req"]
             said = [
@@ -79,19 +85,17 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, monkeypatch: pyte
             return [*said, Message("batch", {**batch.fields, "req": number}, columns)]
         return [*some, stats] if message.kind == "stats" else some
 
-    server = Server(f"ipc://{tmp_path}/sample")
-    with saying(server, answers):
-        config = ReplayClientConfig((server.endpoint,), CHUNKS, 4)
-        client = ReplayClient(config, ApeXDQN().importance_weights, torch.device("cpu"))
-        batches = 0
-        while spoken < len(told):
+    server, batches = Server(f"ipc://{tmp_path}/sample"), 0
+    config = ReplayClientConfig((server.endpoint,), CHUNKS, 4)
+    cpu = torch.device("cpu")
+    with saying(server, answers), closing(ReplayClient(config, ApeXDQN().importance_weights, cpu)) as client:
+        while not told.over:
             ready = client.next(0.05)  # raises what ended the thread
             if ready is not None:
                 ready.wait()
                 client.give_back(ready)
                 batches += 1
         assert batches > 0
-        client.close()
 
 
 def _same_layout(message: Message) -> bool:
@@ -154,35 +158,40 @@ def test_a_status_is_read_whole_or_not_at_all() -> None:
     assert 20 < read < len(texts) - 50, "some are harmless, many are not"
 
 
+@contextmanager
+def answered(tmp_path: Path, answers: Callable[[Message], list[Message]]) -> Iterator[InferenceClient]:
+    """A client of an inference server that answers so."""
+    server = Server(f"ipc://{tmp_path}/inference")
+    client = InferenceClient(Client(server.endpoint), HONEST, SEEN, 1, compress=False, outputs=6)
+    with saying(server, answers), closing(client):
+        yield client
+
+
+def ask(client: InferenceClient) -> Any:
+    client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
+    return answer_of(client)
+
+
 def test_an_actor_takes_whatever_an_inference_server_says(tmp_path: Path) -> None:
     answer = Message(
         "inferred",
         {"group": 0, "req": 0, "pv": 1, "epoch": (1 << 63) - 1},  # later than any that it says by mistake
         {"out": np.zeros((4, 6), np.float32), "state": np.zeros((4, 2, 0), np.float32)},
     )
-    told = iter([message for message in every_kind(answer) if message.kind != "refused"])
-    over = threading.Event()
+    told = Told(message for message in every_kind(answer) if message.kind != "refused")
 
     def answers(message: Message) -> list[Message]:
-        some = list(itertools.islice(told, 1))
-        if not some:
-            over.set()
-        fields = {"group": message.fields["group"], "req": message.fields["req"]}
+        some, fields = told.some(1), {"group": message.fields["group"], "req": message.fields["req"]}
         mine = [replace(m, fields={**m.fields, **fields}) if m.kind == "inferred" else m for m in some]
         return [*some, *mine, replace(answer, fields={**answer.fields, **fields})]
 
-    server = Server(f"ipc://{tmp_path}/inference")
-    with saying(server, answers):
-        client = InferenceClient(Client(server.endpoint), HONEST, SEEN, 1, compress=False, outputs=6)
-        while not over.is_set():
-            client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
-            found = answer_of(client)
+    with answered(tmp_path, answers) as client:
+        while not told.over:
+            found = ask(client)
             if found.outputs is not None:
-                assert found.outputs.shape == (4, 6), "what decides on it would fail"
-                assert found.state.shape == (4, 2, 0)
+                assert (found.outputs.shape, found.state.shape) == ((4, 6), (4, 2, 0)), "what decides on it would fail"
         assert client.unusable >= 5
         assert client._client.malformed["kind"] > 10
-        client.close()
 
 
 def test_an_actor_never_acts_with_weights_of_an_earlier_epoch(tmp_path: Path) -> None:
@@ -194,39 +203,20 @@ def test_an_actor_never_acts_with_weights_of_an_earlier_epoch(tmp_path: Path) ->
         fields = {"group": message.fields["group"], "req": message.fields["req"], "pv": 7, "epoch": next(epochs)}
         return [Message("inferred", fields, columns)]
 
-    server = Server(f"ipc://{tmp_path}/inference")
-    with saying(server, answers):
-        client = InferenceClient(Client(server.endpoint), HONEST, SEEN, 1, compress=False, outputs=6)
-        taken = []
-        for _ in range(3):
-            client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
-            taken.append(answer_of(client).epoch)
-        assert (taken, client.unusable) == ([2, 2, 3], 2)
-        client.close()
-
-
-def test_an_inference_server_that_only_refuses_ends_the_actor(tmp_path: Path) -> None:
-    server = Server(f"ipc://{tmp_path}/inference")
-    with saying(server, lambda message: [Message("refused", {"reason": "no"}, {})] * 5):
-        client = InferenceClient(Client(server.endpoint), HONEST, SEEN, 1, compress=False)
-        client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
-        with pytest.raises(InferenceLost, match="refuses what this actor asks: no"):
-            eventually(lambda: client.poll(0.1), "it goes on")
-        client.close()
+    with answered(tmp_path, answers) as client:
+        assert [ask(client).epoch for _ in range(3)] == [2, 2, 3]
+        assert client.unusable == 2
 
 
 def test_an_actor_takes_whatever_a_shard_says(tmp_path: Path) -> None:
-    told = iter([message for message in every_kind() if message.kind != "refused"])
-    over = threading.Event()
+    told = Told(message for message in every_kind() if message.kind != "refused")
 
     def welcome(message: Message) -> Message:
         fields = {"service": "s", "slot": 0, "slots": 1, "life": 1, "epoch": 1, "seq": -1, "credits": 4}
         return Message("welcome", {**fields, "session": message.fields["session"]}, {})
 
     def answers(message: Message) -> list[Message]:
-        some = list(itertools.islice(told, 10))
-        if not some:
-            over.set()
+        some = told.some(10)
         if message.kind == "hello":
             return [*some, welcome(message)]
         seq = message.fields["seq"] if message.kind == "chunk" else -1
@@ -235,11 +225,10 @@ def test_an_actor_takes_whatever_a_shard_says(tmp_path: Path) -> None:
     server = Server(f"ipc://{tmp_path}/ingest")
     with saying(server, answers):
         session = ReplaySession(Client(server.endpoint), HONEST, ActorFigures(HONEST).heartbeat)
-        number = 0
-        while not over.is_set():
+        numbers = itertools.count()
+        while not told.over:
             if session.unacknowledged < 8:
-                session.encode(chunk(number))
-                number += 1
+                session.encode(chunk(next(numbers)))
             session._next_heartbeat = 0.0
             session.poll(0.01)
             if session.welcome is not None:
@@ -250,11 +239,11 @@ def test_an_actor_takes_whatever_a_shard_says(tmp_path: Path) -> None:
 
 def test_a_shard_that_only_refuses_ends_the_actor(tmp_path: Path) -> None:
     server = Server(f"ipc://{tmp_path}/ingest")
-    with saying(server, lambda message: [Message("refused", {"reason": "no"}, {})] * 5):
-        session = ReplaySession(Client(server.endpoint), HONEST, ActorFigures(HONEST).heartbeat, receiver="learner")
-        with pytest.raises(ChunkRefused, match="the learner no longer accepts data from this actor: no"):
-            eventually(lambda: session.poll(0.1), "it goes on")
-        session._client.close()
+    session = ReplaySession(Client(server.endpoint), HONEST, ActorFigures(HONEST).heartbeat, receiver="learner")
+    refusals = [Message("refused", {"reason": "no"}, {})] * 5
+    said = "the learner no longer accepts data from this actor: no"
+    with saying(server, lambda message: refusals), closing(session._client), pytest.raises(ChunkRefused, match=said):
+        eventually(lambda: session.poll(0.1), "it goes on")
 
 
 REQUESTS = [
@@ -272,6 +261,8 @@ REQUESTS = [
     ("POST", "/checkpoint", b'{"sinceUnix": 1e999}', 400),
     ("POST", "/checkpoint", b'{"sinceUnix": NaN}', 400),
     ("POST", "/checkpoint", b'{"sinceUnix": -1}', 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": true}', 400),
+    ("POST", "/checkpoint", b'{"sinceUnix": "now"}', 400),
     ("POST", "/checkpoint", b'{"sinceUnix": 12.5}', 202),
     ("POST", "/checkpoint", b"x" * 5000, 413),
     ("POST", "//[", b"{}", 404),
@@ -281,9 +272,17 @@ REQUESTS = [
 
 @pytest.fixture
 def weight_server(tmp_path: Path) -> Iterator[WeightServer]:
-    server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
-    yield server
-    server.close()
+    with closing(WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")) as server:
+        yield server
+
+
+@pytest.fixture
+def weight_client(weight_server: WeightServer) -> Iterator[WeightClient]:
+    """An evaluator's, of which it is known what it wants."""
+    at = weight_server.weights, weight_server.notice
+    with closing(WeightClient(*at, poll_seconds=0.01, evaluation=True)) as client:
+        client.shapes = shapes_of(NETWORK)
+        yield client
 
 
 NETWORK = torch.nn.Linear(3, 2)
@@ -295,18 +294,17 @@ def verdict(**changes: Any) -> Evaluation:
     return Evaluation(Verdict(**judged), weights)
 
 
-def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServer) -> None:
+def test_the_weight_server_takes_whatever_anybody_says(
+    weight_server: WeightServer, weight_client: WeightClient
+) -> None:
     weight_server.publish(NETWORK, 1, 1, {})
     tell(weight_server._server, every_kind(verdict().to_message()))
-    assert weight_server._server.malformed["kind"] > 10
-    assert weight_server._server.malformed["contents"] > 10
+    assert min(weight_server._server.malformed[reason] for reason in ("kind", "contents")) > 10
     verdicts = Verdicts()
     for evaluation in weight_server.evaluations():  # what the learner's loop does with those that got through
         if verdicts.add(evaluation.verdict) and evaluation.weights is not None:
             evaluation.weights.load_into(NETWORK)
-    client = WeightClient(weight_server.weights, weight_server.notice)
-    assert eventually(lambda: client.wait(1.0), "weights are still served").version == 1
-    client.close()
+    assert eventually(lambda: weight_client.wait(1.0), "weights are still served").version == 1
 
 
 def lying(text: bytes) -> Evaluation:
@@ -338,26 +336,22 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("evaluation", UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_a_verdict_that_is_none_is_refused_and_its_evaluator_goes_on(
-    weight_server: WeightServer, evaluation: Evaluation
+    weight_server: WeightServer, weight_client: WeightClient, evaluation: Evaluation
 ) -> None:
     weight_server.publish(NETWORK, 1, 1, {})
-    client = WeightClient(weight_server.weights, weight_server.notice, evaluation=True)
 
-    def noted() -> int:
-        client.poll()
-        return client.noted
+    def report(each: Evaluation) -> None:
+        eventually(lambda: weight_client.report(each), "it is sent")
+        noted = lambda: weight_client.noted == each.verdict.version  # noqa: E731
+        eventually(noted, "it is not sent for ever", between=weight_client.poll)
 
-    eventually(lambda: client.report(evaluation), "it is sent")
-    eventually(lambda: noted() == evaluation.verdict.version, "it is not sent for ever")
+    report(evaluation)
     assert (weight_server.evaluations(), weight_server.status()["refused_total"]) == ([], {"contents": 1})
-    eventually(lambda: client.report(verdict(version=4, standard_error=None)), "the next one is sent")
-    eventually(lambda: noted() == 4, "the next one is noted")
+    report(verdict(version=4, standard_error=None))
     assert [each.verdict.version for each in weight_server.evaluations()] == [4]
-    client.close()
 
 
 def test_whoever_wants_weights_takes_whatever_the_learner_says(tmp_path: Path) -> None:
-    shapes = {name: tuple(tensor.shape) for name, tensor in NETWORK.state_dict().items()}
     numbers = itertools.count(2)
 
     def good() -> list[Message]:
@@ -375,31 +369,23 @@ def test_whoever_wants_weights_takes_whatever_the_learner_says(tmp_path: Path) -
         return [replace(message, fields=fields), part]
 
     # After one of a later epoch all that follow are passed over, as those of a superseded learner, and not looked at.
-    told = iter([*unusable, *map(with_its_part, sorted(every_kind(*base), key=of_a_later_epoch))])
-    over = threading.Event()
-
-    def answers(message: Message) -> list[Message]:
-        some = list(itertools.islice(told, 1))
-        if not some:
-            over.set()
-        return [*itertools.chain(*some), *good()]
-
-    server, publisher = Server(f"ipc://{tmp_path}/weights"), Publisher(f"ipc://{tmp_path}/notice")
-    with saying(server, answers):
-        client = WeightClient(server.endpoint, publisher.endpoint, poll_seconds=0.0, retry_seconds=0.01)
-        client.shapes = shapes
-        arrived = 0
-        while not over.is_set():
+    told = Told([*unusable, *map(with_its_part, sorted(every_kind(*base), key=of_a_later_epoch))])
+    server, publisher, arrived = Server(f"ipc://{tmp_path}/weights"), Publisher(f"ipc://{tmp_path}/notice"), 0
+    at = server.endpoint, publisher.endpoint
+    with (
+        closing(publisher),
+        saying(server, lambda message: [*itertools.chain(*told.some(1)), *good()]),
+        closing(WeightClient(*at, poll_seconds=0.0, retry_seconds=0.01)) as client,
+    ):
+        client.shapes = shapes_of(NETWORK)
+        while not told.over:
             weights = client.poll()
             if weights is not None:
                 weights.load_into(NETWORK)
                 arrived += 1
         assert arrived > 100
-        assert client.unusable > 5
-        assert client.digest_mismatches > 5
+        assert min(client.unusable, client.digest_mismatches) > 5
         assert client._client.malformed["kind"] > 10
-        client.close()
-    publisher.close()
 
 
 def of_a_later_epoch(message: Message) -> bool:
@@ -416,41 +402,30 @@ def announced(weights: Weights) -> list[Message]:
     return [decode(each) for each in PublishedVersion(weights, False).announcement(b"", "")]
 
 
-def test_weights_of_another_network_end_the_role_at_once(tmp_path: Path) -> None:
+def test_weights_of_another_network_end_the_role_at_once(
+    weight_server: WeightServer, weight_client: WeightClient
+) -> None:
     """They were verified, so they are what the learner built; its later ones would not fit either."""
-    server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
-    client = WeightClient(server.weights, server.notice, poll_seconds=0.01)
-    client.shapes = shapes_of(NETWORK)
-    server.publish(torch.nn.Linear(4, 2), 1, 1, {})
-    with pytest.raises(
-        OtherNetwork, match=r"version 1 are .*: weight: expected float32 \[2, 3\], got float32 \[2, 4\]"
-    ):
-        eventually(client.poll, "it goes on")
-    client.close()
-    server.close()
+    weight_server.publish(torch.nn.Linear(4, 2), 1, 1, {})
+    said = r"version 1 are .*: weight: expected float32 \[2, 3\], got float32 \[2, 4\]"
+    with pytest.raises(OtherNetwork, match=said):
+        eventually(weight_client.poll, "it goes on")
 
 
-def test_weights_that_nobody_can_read_again_and_again_end_the_role(tmp_path: Path) -> None:
-    server, versions = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice"), itertools.count(1)
-    client = WeightClient(server.weights, server.notice, poll_seconds=0.01)
-    client.shapes = shapes_of(NETWORK)
-    for last in (False, False, False, False, True):
-        server.publish(NETWORK, next(versions), 1, {"steps": -1})
-        before = client.unusable
-        if last:
-            with pytest.raises(WeightsProblem, match="say that steps is '-1', which is no count"):
-                eventually(client.poll, "it never gives up")
-        else:
-            eventually(lambda n=before: client.poll() is None and client.unusable > n, "they are not noticed")
-    client.close()
-    server.close()
+def test_weights_that_nobody_can_read_again_and_again_end_the_role(
+    weight_server: WeightServer, weight_client: WeightClient
+) -> None:
+    for version in range(1, 5):
+        weight_server.publish(NETWORK, version, 1, {"steps": -1})
+        eventually(lambda n=version: weight_client.unusable == n, "they are not noticed", between=weight_client.poll)
+    weight_server.publish(NETWORK, 5, 1, {"steps": -1})
+    with pytest.raises(WeightsProblem, match="say that steps is '-1', which is no count"):
+        eventually(weight_client.poll, "it never gives up")
 
 
 @pytest.mark.parametrize(("method", "path", "body", "code"), REQUESTS, ids=range(len(REQUESTS)))
 def test_every_request_is_answered(method: str, path: str, body: bytes, code: int) -> None:
-    def defect(note: Any) -> None:
-        raise KeyError("a defect of the role")
-
+    defect = raising(KeyError("a defect of the role"))
     requests = {"/checkpoint": lambda note: wanted_since(note) and None, "/defect": defect}
     with TelemetryServer("learner", 0, lambda: {"updates": 7}, lambda: True, requests=requests) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)

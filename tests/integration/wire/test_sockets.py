@@ -3,9 +3,10 @@
 import os
 import socket
 import time
-from contextlib import ExitStack, suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +50,17 @@ def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return {"inproc": f"inproc://{tmp_path}", "ipc": f"ipc://{tmp_path}/s", "tcp": "tcp://127.0.0.1:*"}[request.param]
 
 
+@contextmanager
+def meeting(endpoint: str, context: zmq.Context, **limits: Any) -> Iterator[tuple[Server, Client, bytes]]:
+    """A server, a client, and the name by which the one knows the other."""
+    with (
+        Server(endpoint, context=context, **limits) as server,
+        Client(server.endpoint, context=context, **limits) as client,
+    ):
+        eventually(lambda: client.send(GOODBYE))
+        yield server, client, take(server)[0]
+
+
 def test_conversation(endpoint: str, context: zmq.Context) -> None:
     message = chunk()
     with Server(endpoint, context=context) as server, Client(server.endpoint, context=context) as client:
@@ -72,17 +84,13 @@ def test_large_columns_cross_without_copies(endpoint: str, context: zmq.Context)
     buffer = np.random.default_rng(0).integers(0, 256, 8 << 20, dtype=np.uint8)
     some = np.zeros(2, np.uint8)
     weights = Message("evaluation", {}, {"document": some, "buffer": buffer, "manifest": some})
-    with Server(endpoint, context=context) as server, Client(server.endpoint, context=context) as client:
-        eventually(lambda: client.send(Message("fetch", {"have": 0, "evaluation": False}, {})))
-        peer, _ = take(server)
+    with meeting(endpoint, context) as (server, client, peer):
         assert server.send(peer, weights, copy=False)
         np.testing.assert_array_equal(known(client.receive(60)).columns["buffer"], buffer)
 
 
 def test_a_client_counts_malformed_answers_and_goes_on(endpoint: str, context: zmq.Context) -> None:
-    with Server(endpoint, context=context) as server, Client(server.endpoint, context=context) as client:
-        eventually(lambda: client.send(GOODBYE))
-        peer, _ = take(server)
+    with meeting(endpoint, context) as (server, client, peer):
         for parts in ([b"nonsense"], [b""] * 40, encode(PULSE)):
             assert server.send(peer, parts)
         assert (client.receive(60), client.malformed) == (PULSE, {"header": 1, "parts": 1})
@@ -99,10 +107,7 @@ def test_limits_apply_to_what_is_received(endpoint: str, context: zmq.Context) -
 
 
 def test_sending_to_a_vanished_peer_blocks_nobody(endpoint: str, context: zmq.Context) -> None:
-    with Server(endpoint, high_water_mark=4, context=context) as server:
-        client = Client(server.endpoint, high_water_mark=4, context=context)
-        eventually(lambda: client.send(GOODBYE))
-        peer, _ = take(server)
+    with meeting(endpoint, context, high_water_mark=4) as (server, client, peer):
         client.close()
         # It reads as well, as every server does: libzmq notices in reading that a peer whose queue is full has gone.
         eventually(lambda: server.receive() or server.unreachable_total, between=lambda: server.send(peer, PULSE))
@@ -116,10 +121,7 @@ def test_a_server_that_goes_between_the_parts_of_a_message_does_not_take_its_cli
 ) -> None:
     """libzmq looks for lost connections at each hundredth part, and ends the process where it is in the middle of a message."""
     part = Message("part", {"version": 1, "epoch": 1, "averaged": False, "index": 0}, {"buffer": np.ones(8, np.uint8)})
-    at = f"ipc://{tmp_path}/s"
-    with Server(at, context=context) as server, Client(at, context=context) as client:
-        eventually(lambda: client.send(Message("stats", {}, {})))
-        peer, _ = eventually(server.receive)
+    with meeting(f"ipc://{tmp_path}/s", context) as (server, client, peer):
         assert all(server.send(peer, part) for _ in range(60))
         for _ in range(read):
             assert client.receive(5.0) is not None
@@ -132,12 +134,7 @@ def test_a_server_that_goes_between_the_parts_of_a_message_does_not_take_its_cli
 def test_a_full_queue_says_so_and_loses_nothing(endpoint: str, context: zmq.Context) -> None:
     """A peer that does not read: `send` returns False, never blocks, and what it took arrives in order."""
     message = chunk(50)  # 400 kB, so that kernel buffers fill soon
-    with (
-        Server(endpoint, high_water_mark=2, context=context) as server,
-        Client(server.endpoint, high_water_mark=2, context=context) as client,
-    ):
-        eventually(lambda: client.send(GOODBYE))
-        peer, _ = take(server)
+    with meeting(endpoint, context, high_water_mark=2) as (server, client, peer):
         taken = 0
         while server.eagain_total < 5:
             mirror = Message("mirror", {**message.fields, "slot": taken, "gen": 0}, message.columns)
@@ -157,9 +154,7 @@ def test_a_full_queue_says_so_and_loses_nothing(endpoint: str, context: zmq.Cont
 
 def test_both_ends_wait_so_long_for_an_acknowledgement_and_no_longer(context: zmq.Context) -> None:
     """What the kernel was told of their connection: a peer that has vanished acknowledges nothing."""
-    with Server("tcp://127.0.0.1:*", context=context) as server, Client(server.endpoint, context=context) as client:
-        eventually(lambda: client.send(GOODBYE))
-        take(server)
+    with meeting("tcp://127.0.0.1:*", context) as (server, _, _):
         port, found = int(server.endpoint.rpartition(":")[2]), []
         for number in os.listdir("/proc/self/fd"):
             with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as end:
@@ -204,9 +199,8 @@ def test_the_name_of_a_closed_inproc_server_is_free_at_once(context: zmq.Context
     """One in twenty found it still taken when closing was left to libzmq's background thread."""
     name = "inproc://again"
     for _ in range(300):
-        with Server(name, context=context) as server, Client(name, context=context) as client:
-            eventually(partial(client.send, GOODBYE))
-            take(server)
+        with meeting(name, context):
+            pass
     with Publisher(name, context=context) as publisher:
         assert publisher.endpoint == name
 
