@@ -15,6 +15,7 @@ from rljob.replay.durability import Durability
 from rljob.replay.embedded_redis import EmbeddedRedis
 from rljob.replay.log_writer import LogWriter, WriterEvent
 from rljob.replay.redis_client import connect
+from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
 
 from tests.support.durability import CHUNKS, LOG, assert_log_equals_table, reaches, redis_of
@@ -27,6 +28,26 @@ def admin(server: EmbeddedRedis) -> Iterator[Any]:
     """A second client of the test's Redis, to change it."""
     with connect(str(server.socket)) as client:
         yield client
+
+
+@pytest.fixture
+def service(server: EmbeddedRedis) -> Iterator[ReplayService]:
+    with serving(config(redis=str(server.socket))) as service:
+        yield service
+
+
+def is_durable_again(service: ReplayService, admin: Any, actor: Actor | None = None) -> None:
+    """The log holds what the table does."""
+    reaches(service, "Durable", actor)
+    assert_log_equals_table(service, admin)
+
+
+def goes_on(actor: Actor, seconds: float) -> None:
+    """It sends, one chunk at a time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        actor.produce(actor.window.unacknowledged == 0)
+        actor.step()
 
 
 # ------------------------------------------------------------------------------------------------------- restoring
@@ -50,8 +71,7 @@ def test_a_log_that_stays_unreadable_is_written_anew_from_what_was_read(
         assert "refuses this user" in reaches(service, "Down").reason
         assert (service.table.items, service.status.durable) == (640, False)
         admin.execute_command("ACL", "SETUSER", "default", "allkeys")
-        reaches(service, "Durable")
-        assert_log_equals_table(service, admin)
+        is_durable_again(service, admin)
         Actor(service.ingest_endpoint, "actor-1").send_all(400)  # more than the table holds
         assert_log_equals_table(service, admin)
 
@@ -65,9 +85,8 @@ def test_a_log_that_answers_again_in_time_is_read_whole(server: Any, admin: Any)
         time.sleep(0.3)
         assert redis_of(service).state == "Restoring"
         admin.execute_command("ACL", "SETUSER", "default", "+mget")
-        reaches(service, "Durable")
+        is_durable_again(service, admin)
         assert service.table.items == 1500
-        assert_log_equals_table(service, admin)
 
 
 @pytest.mark.parametrize("key", ["log", "counters", "counted", "seen"])
@@ -108,15 +127,13 @@ def test_a_server_that_hangs_is_down_and_then_refilled(
         assert service.table.items == expected
 
 
-def test_a_server_that_lost_its_keys_between_two_writes_is_refilled(server: Any, admin: Any) -> None:
+def test_a_server_that_lost_its_keys_between_two_writes_is_refilled(service: ReplayService, admin: Any) -> None:
     """As one that was restarted while nothing was written: a client replaces its connection and says nothing."""
-    with serving(config(redis=str(server.socket))) as service:
-        actor = sent(service, 10)
-        admin.flushall()
-        actor.send_all(5)
-        eventually(lambda: redis_of(service).failures_total == 1, "noticed")
-        reaches(service, "Durable", actor)
-        assert_log_equals_table(service, admin)
+    actor = sent(service, 10)
+    admin.flushall()
+    actor.send_all(5)
+    eventually(lambda: redis_of(service).failures_total == 1, "noticed")
+    is_durable_again(service, admin, actor)
 
 
 @pytest.mark.parametrize(
@@ -127,19 +144,15 @@ def test_a_server_that_lost_its_keys_between_two_writes_is_refilled(server: Any,
     ],
 )
 def test_a_server_that_answers_but_takes_no_writes_is_not_tried_ever_so_often(
-    server: Any, admin: Any, broken: tuple[str, ...], mended: tuple[str, ...], said: str
+    service: ReplayService, admin: Any, broken: tuple[str, ...], mended: tuple[str, ...], said: str
 ) -> None:
-    with serving(config(redis=str(server.socket))) as service:
-        actor = sent(service, 10)
-        admin.execute_command(*broken)
-        assert said in reaches(service, "Down", actor).reason
-        deadline = time.monotonic() + 2.0
-        while time.monotonic() < deadline:
-            actor.step()
-        assert redis_of(service).failures_total <= 6, "each attempt waits longer than the one before"
-        admin.execute_command(*mended)
-        reaches(service, "Durable", actor)
-        assert_log_equals_table(service, admin)
+    actor = sent(service, 10)
+    admin.execute_command(*broken)
+    assert said in reaches(service, "Down", actor).reason
+    goes_on(actor, 2.0)
+    assert redis_of(service).failures_total <= 6, "each attempt waits longer than the one before"
+    admin.execute_command(*mended)
+    is_durable_again(service, admin, actor)
 
 
 def policy(admin: Any, name: str, limit: int) -> None:
@@ -176,13 +189,12 @@ def test_a_server_that_drops_chunks_is_named_and_never_durable(
 
 
 @pytest.mark.parametrize(("name", "limit"), [("allkeys-lru", 0), ("volatile-lru", 1 << 30), ("noeviction", 1 << 30)])
-def test_a_policy_that_drops_no_chunk_is_durable(server: Any, admin: Any, name: str, limit: int) -> None:
+def test_a_policy_that_drops_no_chunk_is_durable(service: ReplayService, admin: Any, name: str, limit: int) -> None:
     policy(admin, name, limit)
-    with serving(config(redis=str(server.socket))) as service:
-        actor = sent(service, 10)
-        eventually(lambda: redis_of(service).used_memory_bytes)
-        actor.send_all(10)
-        assert (actor.durable, redis_of(service).state) == (True, "Durable")
+    actor = sent(service, 10)
+    eventually(lambda: redis_of(service).used_memory_bytes)
+    actor.send_all(10)
+    assert (actor.durable, redis_of(service).state) == (True, "Durable")
 
 
 class ScriptedWriter:
@@ -255,27 +267,21 @@ def fill(admin: Any, share: float = 1.0) -> int:
 
 
 def test_a_full_server_is_said_and_left_alone_until_it_has_room(
-    server: Any, admin: Any, caplog: pytest.LogCaptureFixture
+    service: ReplayService, admin: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    with serving(config(redis=str(server.socket))) as service:
-        actor = sent(service, 50)
-        limit = fill(admin, 0.9)
-        part = reaches(service, "Full", actor)
-        assert f"maxmemory is {limit / 2**20:,.1f} MiB" in part.reason
-        assert "replay.capacity" in part.reason
-        deadline = time.monotonic() + 1.5  # many looks for room
-        while time.monotonic() < deadline:
-            if actor.window.unacknowledged == 0:
-                actor.produce(1)
-            actor.step()
-        assert redis_of(service).failures_total == 1
-        assert actor.durable is False, "training goes on from memory"
-        assert len([r for r in caplog.records if "Redis is full" in r.message]) == 1
-        assert admin.hlen(LOG) >= 50, "what the log holds is not thrown away for an attempt that can't succeed"
-        admin.config_set("maxmemory", 0)
-        reaches(service, "Durable", actor)
-        assert_log_equals_table(service, admin)
+    actor = sent(service, 50)
+    limit = fill(admin, 0.9)
+    part = reaches(service, "Full", actor)
+    assert f"maxmemory is {limit / 2**20:,.1f} MiB" in part.reason
+    assert "replay.capacity" in part.reason
+    goes_on(actor, 1.5)  # many looks for room
+    assert redis_of(service).failures_total == 1
+    assert actor.durable is False, "training goes on from memory"
+    assert len([r for r in caplog.records if "Redis is full" in r.message]) == 1
+    assert admin.hlen(LOG) >= 50, "what the log holds is not thrown away for an attempt that can't succeed"
+    admin.config_set("maxmemory", 0)
+    is_durable_again(service, admin, actor)
 
 
 def test_a_table_larger_than_its_server_is_tried_more_and_more_rarely(
@@ -289,16 +295,13 @@ def test_a_table_larger_than_its_server_is_tried_more_and_more_rarely(
         actor = Actor(service.ingest_endpoint)
         actor.produce(600)
         reaches(service, "Full", actor)
-        deadline = time.monotonic() + 3.0
-        while time.monotonic() < deadline:
-            actor.step()
+        goes_on(actor, 3.0)
         assert redis_of(service).failures_total <= 5, "after 0.2, 0.4, 0.8, 1.6 seconds"
         actor.until(lambda: redis_of(service).failures_total >= 2)
         assert admin.info("memory")["used_memory"] <= empty + 600_000
         actor.until(lambda: actor.window.unacknowledged == 0)
         admin.config_set("maxmemory", 0)
-        reaches(service, "Durable", actor)
-        assert_log_equals_table(service, admin)
+        is_durable_again(service, admin, actor)
 
 
 def test_a_server_that_is_full_at_the_start_is_read_all_the_same(server: Any, admin: Any) -> None:
@@ -310,8 +313,7 @@ def test_a_server_that_is_full_at_the_start_is_read_all_the_same(server: Any, ad
         reaches(service, "Full", Actor(service.ingest_endpoint, "actor-1"))
         assert service.table.items >= 500
         admin.config_set("maxmemory", 0)
-        reaches(service, "Durable")
-        assert_log_equals_table(service, admin)
+        is_durable_again(service, admin)
         assert service.table.limiter.inserted >= 500
 
 

@@ -134,16 +134,6 @@ def test_everything_expires_unless_a_shard_renews_it(shared: SharedRedis) -> Non
         assert service.table.items == 210
 
 
-def test_a_server_that_makes_room_is_named(shared: SharedRedis) -> None:
-    shared.admin.config_set("maxmemory", "100mb")
-    with serving(of(shared)) as service:
-        for policy in ("allkeys-lru", "volatile-ttl"):
-            shared.admin.config_set("maxmemory-policy", policy)
-            assert f"maxmemory-policy is {policy}" in reason(service, "Evicting")
-            shared.admin.config_set("maxmemory-policy", "noeviction")
-            reason(service, "Durable")
-
-
 def test_a_server_of_a_cluster_is_named(tmp_path: Path) -> None:
     (bus,) = free_ports(1)  # ten thousand above the other by default, which may be beyond the last port
     options = ("--cluster-enabled", "yes", "--cluster-port", str(bus))

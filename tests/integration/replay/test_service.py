@@ -20,7 +20,7 @@ from rljob.wire.schema import drawn_column, drawn_of
 
 from tests.support.experience import CHUNKS
 from tests.support.replay_peers import Actor, Learner, config, random_chunk, sample, serving
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, running
 
 
 def test_a_learner_that_was_superseded_is_refused(server: Any) -> None:
@@ -269,24 +269,20 @@ def test_the_shard_ends_with_the_reason_and_acknowledges_nothing_more(
         commit(self, what)
 
     monkeypatch.setattr(ChunkLog, "commit", failing)
-    service, failures = ReplayService(config(redis=str(server.socket))), []
+    service, over = ReplayService(config(redis=str(server.socket))), threading.Event()
 
-    def run() -> None:
-        try:
-            service.run(threading.Event())
-        except ThreadEnded as error:
-            failures.append(error)
+    def run(stop: threading.Event) -> None:
+        with pytest.raises(ThreadEnded, match=r"^thread replay-log has ended: TypeError: no such encoding$"):
+            service.run(stop)
+        over.set()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    actor = Actor(service.ingest_endpoint)
-    actor.send_all(5, 30)
-    assert (actor.acked, actor.durable) == (4, True)
-    broken.set()
-    actor.produce(3)
-    actor.until(lambda: bool(failures), 30)
-    thread.join(30)
-    assert str(failures[0]) == "thread replay-log has ended: TypeError: no such encoding"
+    with running(run):
+        actor = Actor(service.ingest_endpoint)
+        actor.send_all(5, 30)
+        assert (actor.acked, actor.durable) == (4, True)
+        broken.set()
+        actor.produce(3)
+        actor.until(over.is_set, 30)
     assert service.status.durable is False
     assert actor.acked == 4, "what was not written was not acknowledged, and will be sent again"
 
