@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -124,9 +125,9 @@ def test_every_learner_has_an_epoch_of_its_own(directory: Location) -> None:
     assert (checkpoint.claim_epoch(directory, above=20), checkpoint.latest_epoch(directory)) == (21, 21)
 
 
-def test_a_learner_that_was_given_up_writes_and_removes_nothing(directory: Location) -> None:
+def test_a_learner_that_was_given_up_writes_and_removes_nothing(directory: Location, closes: Any) -> None:
     """As after a network that was cut: its successor goes on from an older step than it has reached itself."""
-    old, new = Saver(directory, keep=1), Saver(directory, keep=1)
+    old, new = (closes(Saver(directory, keep=1)) for _ in range(2))
     tensors = {"online.x": torch.zeros(2)}
 
     def save(saver: Saver, updates: int) -> CheckpointStatement:
@@ -147,13 +148,11 @@ def test_a_learner_that_was_given_up_writes_and_removes_nothing(directory: Locat
     save(old, 1000)
     assert names(directory) == [claim_name(2), checkpoint_name(2, 150)]
     assert known(checkpoint.latest_valid(directory)).path.name == checkpoint_name(2, 150)
-    for saver in (old, new):
-        saver.close()
 
 
-def test_what_a_superseded_learner_had_begun_to_write_appears_no_more(directory: Location) -> None:
+def test_what_a_superseded_learner_had_begun_to_write_appears_no_more(directory: Location, closes: Any) -> None:
     """It stood still while it wrote, for as long as its successor needed to begin."""
-    old = Saver(directory, keep=1)
+    old = closes(Saver(directory, keep=1))
     old.claim(0)
     old.save_best({"policy.x": torch.zeros(2)}, {"verdict": 1})
     old.finish()
@@ -169,7 +168,6 @@ def test_what_a_superseded_learner_had_begun_to_write_appears_no_more(directory:
         assert list(directory.glob(".*")) == []
     assert old.claim_next() == 1, "going back to a checkpoint makes it no later than its successor"
     assert (old.heard_epoch, checkpoint.latest_epoch(directory)) == (2, 2)
-    old.close()
 
 
 def test_one_that_was_removed_while_it_was_looked_for_is_no_reason_to_begin_anew(

@@ -3,23 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 
+from tests.support.plain_atari import plain_atari
+
 STEPS = 1_300
-
-
-def _reference(environment_id: str, frame_size: int, limit: int) -> gymnasium.Env[Any, Any]:
-    """The stack written out by hand, sharing nothing with the code under test."""
-    env: gymnasium.Env[Any, Any] = gymnasium.make(
-        environment_id, frameskip=1, repeat_action_probability=0.0, max_num_frames_per_episode=limit
-    )
-    env = AtariPreprocessing(env, noop_max=0, frame_skip=4, screen_size=frame_size, terminal_on_life_loss=False)
-    return FrameStackObservation(env, 4, padding_type="zero")
 
 
 @pytest.mark.parametrize(
@@ -32,13 +23,13 @@ def _reference(environment_id: str, frame_size: int, limit: int) -> gymnasium.En
     ],
 )
 def test_native_equals_the_gymnasium_stack(
-    environment_id: str, frame_size: int, limit: int, any_seed: Callable[[int], int]
+    environment_id: str, frame_size: int, limit: int, any_seed: Callable[[int], int], closes: Any
 ) -> None:
     parameters = EnvironmentParameters(
         atari={"frame_size": frame_size, "noop_max": 0}, max_episode_raw_frames=limit, backend="Native"
     )
-    native = make_vector_environment(environment_id, parameters, 1, 7)
-    reference = _reference(environment_id, frame_size, limit)
+    native = closes(make_vector_environment(environment_id, parameters, 1, 7))
+    reference = closes(plain_atari(environment_id, parameters))
     rng = np.random.default_rng(any_seed(0))
     ours, (theirs, info) = native.reset(), reference.reset(seed=7)
     np.testing.assert_array_equal(ours[0], theirs)
@@ -64,8 +55,6 @@ def test_native_equals_the_gymnasium_stack(
         np.testing.assert_array_equal(result.observation[0], theirs)
     assert ends >= 1
     assert lost >= 1 or environment_id == "ALE/Pong-v5"
-    native.close()
-    reference.close()
 
 
 @pytest.mark.parametrize(
@@ -78,11 +67,13 @@ def test_native_equals_the_gymnasium_stack(
         {"atari": {"frame_skip": 1}, "actions": (3, 2), "max_episode_raw_frames": 150},
     ],
 )
-def test_backends_agree_with_every_switch(settings: dict[str, Any], any_seed: Callable[[int], int]) -> None:
+def test_backends_agree_with_every_switch(
+    settings: dict[str, Any], any_seed: Callable[[int], int], closes: Any
+) -> None:
     """Two rows, native against our own wrapped stack, in what the plain stack of Gymnasium cannot do."""
     base = EnvironmentParameters(**{**settings, "atari": {"noop_max": 0, **settings["atari"]}})
-    native = make_vector_environment("ALE/Breakout-v5", base.updated(backend="Native"), 2, 3)
-    sync = make_vector_environment("ALE/Breakout-v5", base.updated(backend="Sync"), 2, 3)
+    native = closes(make_vector_environment("ALE/Breakout-v5", base.updated(backend="Native"), 2, 3))
+    sync = closes(make_vector_environment("ALE/Breakout-v5", base.updated(backend="Sync"), 2, 3))
     rng = np.random.default_rng(any_seed(1))
     np.testing.assert_array_equal(native.reset(), sync.reset())
     ends = 0
@@ -96,13 +87,11 @@ def test_backends_agree_with_every_switch(settings: dict[str, Any], any_seed: Ca
             np.testing.assert_array_equal(a.final_observation[ended], b.final_observation[ended])
             ends += int(ended.sum())
     assert ends >= 2
-    native.close()
-    sync.close()
 
 
-def test_threads_do_not_change_what_happens(any_seed: Callable[[int], int]) -> None:
+def test_threads_do_not_change_what_happens(any_seed: Callable[[int], int], closes: Any) -> None:
     parameters, actions = EnvironmentParameters(), np.random.default_rng(any_seed(0))
-    vectors = [make_vector_environment("ALE/Pong-v5", parameters, 5, 3, threads=threads) for threads in (1, 3)]
+    vectors = [closes(make_vector_environment("ALE/Pong-v5", parameters, 5, 3, threads=each)) for each in (1, 3)]
     observations = [vector.reset() for vector in vectors]
     for _ in range(150):
         assert all(np.array_equal(observation, observations[0]) for observation in observations)
@@ -110,15 +99,13 @@ def test_threads_do_not_change_what_happens(any_seed: Callable[[int], int]) -> N
         results = [vector.step(chosen) for vector in vectors]
         assert all(np.array_equal(result.reward, results[0].reward) for result in results)
         observations = [result.observation for result in results]
-    for vector in vectors:
-        vector.close()
 
 
 @pytest.mark.parametrize("backend", ["Native", "Sync"])
-def test_raw_frames_are_the_emulators_own_count(backend: str) -> None:
+def test_raw_frames_are_the_emulators_own_count(backend: str, closes: Any) -> None:
     """With no-operation starts and games cut short, the sum over steps is ALE's frame number, not steps times 4."""
     parameters = EnvironmentParameters(backend=backend, atari={"noop_max": 20}, max_episode_raw_frames=203)
-    env = make_vector_environment("ALE/Pong-v5", parameters, 1, 5)
+    env = closes(make_vector_environment("ALE/Pong-v5", parameters, 1, 5))
     env.reset()
     counted, records = 0, []
     for _ in range(200):
@@ -131,4 +118,3 @@ def test_raw_frames_are_the_emulators_own_count(backend: str) -> None:
     else:
         assert all(record.raw_frames == 203 for record in records)
     assert counted != 800
-    env.close()

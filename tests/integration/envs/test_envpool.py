@@ -87,9 +87,9 @@ def same(ours: NDArray[Any], theirs: NDArray[Any]) -> None:
     assert np.array_equal(ours, theirs.astype(ours.dtype))
 
 
-def test_it_is_scored_as_it_is_trained() -> None:
-    vector = make_vector_environment("CartPole-v1", of_envpool(), 1, 7)
-    single = make_single_environment("CartPole-v1", of_envpool(), for_scoring=True)
+def test_it_is_scored_as_it_is_trained(closes: Any) -> None:
+    vector = closes(make_vector_environment("CartPole-v1", of_envpool(), 1, 7))
+    single = closes(make_single_environment("CartPole-v1", of_envpool(), for_scoring=True))
     assert np.array_equal(vector.reset()[0], single.reset(seed=7)[0])
     for action in [0, 1] * 10:
         result = vector.step(np.array([action]))
@@ -100,16 +100,13 @@ def test_it_is_scored_as_it_is_trained() -> None:
     first = single.reset(seed=7)[0]
     assert not np.array_equal(first, single.reset(seed=8)[0])
     assert not np.array_equal(first, single.reset()[0])
-    single.close()
-    vector.close()
 
 
-def test_it_can_be_drawn() -> None:
-    env = make_single_environment("CartPole-v1", of_envpool(), for_scoring=True, render_mode="rgb_array")
+def test_it_can_be_drawn(closes: Any) -> None:
+    env = closes(make_single_environment("CartPole-v1", of_envpool(), for_scoring=True, render_mode="rgb_array"))
     env.reset(seed=0)
     picture: Any = env.render()
     assert (picture.dtype, picture.ndim, picture.shape[2]) == (np.uint8, 3, 3)
-    env.close()
 
 
 def test_atari_is_as_envpool_prepares_it() -> None:

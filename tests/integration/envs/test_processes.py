@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import psutil
 import pytest
@@ -32,6 +31,7 @@ from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
 from rljob.threads import usable_cores
 
+from tests.support.odd_environments import Plain
 from tests.support.waiting import eventually
 
 ASYNC = EnvironmentParameters(backend="Async")
@@ -66,34 +66,29 @@ def test_a_killed_worker_is_named_and_the_others_end() -> None:
 
 
 @pytest.mark.parametrize("backend", ["Async", "Sync"])
-def test_an_environment_that_raises_is_named_with_its_reason(backend: str) -> None:
+def test_an_environment_that_raises_is_named_with_its_reason(backend: str, closes: Any) -> None:
     parameters = EnvironmentParameters(backend=backend, kwargs={"fail_at": 4})
-    env = make_vector_environment("tests.support.toys:countdown", parameters, 3, 0)
+    env = closes(make_vector_environment("tests.support.toys:countdown", parameters, 3, 0))
     env.reset()
     problem = _step_until_problem(env, np.zeros(3, np.int64))
     assert problem.environment == 1
     where = r"environment 1 of 'tests.support.toys:countdown' failed in step\(\): toys.py:\d+, in step"
     assert re.fullmatch(f"{where}: RuntimeError: the plant caught fire, in step 4 of the episode", str(problem))
-    env.close()
 
 
-class WithAChild(gymnasium.Env[Any, Any]):
+class WithAChild(Plain):
     """A simulator in a process of its own, whose steps take as long as ``seconds``."""
 
-    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,), np.float32), gymnasium.spaces.Discrete(2)
-
     def __init__(self, seconds: float, child: bool = True) -> None:
+        super().__init__(limit=1_000_000)
         self._seconds = seconds
         self._child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,)) if child else None
         if self._child is not None:
             self._child.start()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return np.zeros(1, np.float32), {}
-
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         time.sleep(self._seconds)
-        return np.zeros(1, np.float32), 0.0, False, False, {}
+        return super().step(action)
 
     def close(self) -> None:
         if self._child is not None:
@@ -101,30 +96,31 @@ class WithAChild(gymnasium.Env[Any, Any]):
             self._child.join()
 
 
-def test_an_environment_in_a_worker_may_have_processes_of_its_own() -> None:
+def test_an_environment_in_a_worker_may_have_processes_of_its_own(closes: Any) -> None:
     parameters = EnvironmentParameters(backend="Async", kwargs={"seconds": 0.0})
-    env = make_vector_environment(f"{__name__}:WithAChild", parameters, 2, 0)
-    assert env.reset().shape == (2, 1, 1)
-    env.close()
+    env = closes(make_vector_environment(f"{__name__}:WithAChild", parameters, 2, 0))
+    assert env.reset().shape == (2, 1, 3)
 
 
 @pytest.mark.skipif(usable_cores() < 2, reason="one core has nothing to share")
 @pytest.mark.parametrize(("seconds", "kind"), [(0.0, SyncVectorEnv), (0.002, ProcessVector)])
-def test_slow_steps_alone_are_worth_processes(seconds: float, kind: type) -> None:
-    env = make_vector_environment(
-        f"{__name__}:WithAChild", EnvironmentParameters(kwargs={"seconds": seconds, "child": False}), 3, 0
+def test_slow_steps_alone_are_worth_processes(seconds: float, kind: type, closes: Any) -> None:
+    env = closes(
+        make_vector_environment(
+            f"{__name__}:WithAChild", EnvironmentParameters(kwargs={"seconds": seconds, "child": False}), 3, 0
+        )
     )
     assert type(env._env) is kind
-    env.close()
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(0.0, 3), (60.0, 31)])
-def test_few_steps_show_that_a_simulator_is_slow(seconds: float, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_steps_show_that_a_simulator_is_slow(
+    seconds: float, steps: int, monkeypatch: pytest.MonkeyPatch, closes: Any
+) -> None:
     monkeypatch.setattr(factory, "_TRIED_SECONDS", seconds)
     parameters = EnvironmentParameters()
-    env = make_single_environment("CartPole-v1", parameters, for_scoring=False)
+    env = closes(make_single_environment("CartPole-v1", parameters, for_scoring=False))
     assert len(list(factory._step_seconds(env, describe_environment("CartPole-v1", parameters)))) == steps
-    env.close()
 
 
 def test_no_worker_outlives_a_killed_owner(tmp_path: Path) -> None:
@@ -273,21 +269,17 @@ def make(copy_number):
 """
 
 
-def test_copies_can_be_told_apart_and_set_nothing_for_their_role(tmp_path: Path) -> None:
+def test_copies_can_be_told_apart_and_set_nothing_for_their_role(tmp_path: Path, closes: Any) -> None:
     (tmp_path / "setting.py").write_text(SETTING)
     before = torch.get_num_threads(), logging.root.manager.disable
-    made = [
-        make_vector_environment(f"{tmp_path}/setting.py:make", EnvironmentParameters(backend="Sync"), 3, 0)
-        for _ in range(2)
-    ]
+    name, sync = f"{tmp_path}/setting.py:make", EnvironmentParameters(backend="Sync")
+    made = [closes(make_vector_environment(name, sync, 3, 0)) for _ in range(2)]
     for vector in made:
         vector.reset()
         vector.step(np.zeros(3, np.int64))
     assert (torch.get_num_threads(), logging.root.manager.disable) == before
     numbers = [env.get_wrapper_attr("copy_number") for vector in made for env in vector._env.envs]  # type: ignore[attr-defined]
     assert len(set(numbers)) == 6
-    for vector in made:
-        vector.close()
 
 
 def test_too_few_open_files_are_named() -> None:

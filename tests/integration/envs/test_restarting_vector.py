@@ -1,5 +1,7 @@
 """A row of a vector that fails, or a whole vector, is made anew in the middle of play; and not for ever."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
@@ -18,9 +20,9 @@ def limit() -> RestartLimit:
     return RestartLimit(10)
 
 
-def test_a_failing_row_is_cut_and_the_others_do_not_notice(limit: RestartLimit) -> None:
+def test_a_failing_row_is_cut_and_the_others_do_not_notice(limit: RestartLimit, closes: Any) -> None:
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 3}, reward_clipping="Disabled")
-    env = restarting("tests.support.toys:countdown", parameters, 3, 0, limit)
+    env = closes(restarting("tests.support.toys:countdown", parameters, 3, 0, limit))
     env.reset()
     results = [env.step(np.ones(3, np.int64)) for _ in range(5)]
     assert [result.cut.tolist() if result.cut is not None else None for result in results] == [
@@ -36,12 +38,11 @@ def test_a_failing_row_is_cut_and_the_others_do_not_notice(limit: RestartLimit) 
     # The others end at their fifth step; the new one has taken two of its own by then.
     assert [(episode.environment, episode.length_steps) for episode in results[4].episodes] == [(0, 5), (2, 5)]
     assert limit.total == 1
-    env.close()
 
 
-def test_a_worker_that_dies_costs_the_vector_its_episodes(limit: RestartLimit) -> None:
+def test_a_worker_that_dies_costs_the_vector_its_episodes(limit: RestartLimit, closes: Any) -> None:
     parameters = EnvironmentParameters(backend="Async", kwargs={"kill_at": 2}, reward_clipping="Disabled")
-    env = restarting("tests.support.toys:countdown", parameters, 2, 0, limit)
+    env = closes(restarting("tests.support.toys:countdown", parameters, 2, 0, limit))
     env.reset()
     env.step(np.ones(2, np.int64))
     result = env.step(np.ones(2, np.int64))
@@ -49,12 +50,11 @@ def test_a_worker_that_dies_costs_the_vector_its_episodes(limit: RestartLimit) -
     assert (result.steps, result.raw_frames, limit.total) == (0, 0, 1)
     assert "its worker process ended (signal SIGKILL)" in result.failures[0]
     assert env.step(np.ones(2, np.int64)).observation.shape == (2, 1, 2)
-    env.close()
 
 
-def test_a_vector_class_whose_reward_is_no_number_is_made_anew(limit: RestartLimit) -> None:
+def test_a_vector_class_whose_reward_is_no_number_is_made_anew(limit: RestartLimit, closes: Any) -> None:
     make = "tests.support.toys:vector_that_loses_rewards"
-    env = restarting(make, EnvironmentParameters(reward_clipping="Disabled"), 3, 0, limit)
+    env = closes(restarting(make, EnvironmentParameters(reward_clipping="Disabled"), 3, 0, limit))
     env.reset()
     assert env.step(np.ones(3, np.int64)).reward.tolist() == [2.5] * 3
     result = env.step(np.ones(3, np.int64))
@@ -63,26 +63,23 @@ def test_a_vector_class_whose_reward_is_no_number_is_made_anew(limit: RestartLim
     assert result.failures[0].endswith(
         "failed in step(): ValueError: expected finite rewards [environment] less than 1e+15 in size, got nan at [1]"
     )
-    env.close()
 
 
-def test_an_environment_that_always_fails_is_given_up_at_once() -> None:
+def test_an_environment_that_always_fails_is_given_up_at_once(closes: Any) -> None:
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 1})
-    env = restarting("tests.support.toys:countdown", parameters, 2, 0, RestartLimit(0))
+    env = closes(restarting("tests.support.toys:countdown", parameters, 2, 0, RestartLimit(0)))
     env.reset()
     with pytest.raises(KeepsFailing, match=r"environment 1 of 'tests\.support.toys:countdown' failed in step"):
         env.step(np.ones(2, np.int64))
-    env.close()
 
 
-def test_a_failure_in_one_group_is_found_at_its_place_among_all(limit: RestartLimit) -> None:
+def test_a_failure_in_one_group_is_found_at_its_place_among_all(limit: RestartLimit, closes: Any) -> None:
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 2})
-    env = GroupedEnvironment(
-        [restarting("tests.support.toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]
+    env = closes(
+        GroupedEnvironment([restarting("tests.support.toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)])
     )
     env.reset()
     assert env.step(np.ones(4, np.int64)).cut is None
     result = env.step(np.ones(4, np.int64))
     assert result.cut.tolist() == [False, False, False, True]
     assert (result.steps, len(result.failures), limit.total) == (3, 1, 1)
-    env.close()
