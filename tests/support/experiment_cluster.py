@@ -13,7 +13,7 @@ from typing import Any
 from rljob.api.status import RLJobStatus
 from rljob_operator.experiments.journal import Entry
 from rljob_operator.kube.apiserver.client import Page
-from rljob_operator.kube.apiserver.errors import AlreadyExists, Conflict, NotFound
+from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, Conflict, NotFound
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, Object, Resource
 from rljob_operator.kube.experiment.reconcile import ExperimentReconciler
 from rljob_operator.kube.experiment.runs import Sources
@@ -31,14 +31,16 @@ class Killed(BaseException):
     """The operator ends here, as by kill -9."""
 
 
-def merged(before: Object, change: Object) -> Object:
-    """A JSON merge patch."""
-    found = dict(before)
+def merged(before: Any, change: Any) -> Any:
+    """What a JSON merge patch makes: RFC 7386, section 2, to the letter."""
+    if not isinstance(change, dict):
+        return change
+    found = dict(before) if isinstance(before, dict) else {}
     for name, value in change.items():
         if value is None:
             found.pop(name, None)
         else:
-            found[name] = merged(found.get(name) or {}, value) if isinstance(value, dict) else value
+            found[name] = merged(found.get(name), value)
     return found
 
 
@@ -103,11 +105,12 @@ class World:
         return copy.deepcopy(self.objects[resource.plural, name])
 
     async def create(self, resource: Resource, document: Object, *, dry_run: bool = False) -> Object:
+        if not dry_run:
+            await self._moment()
+        if (problem := self.refuses(resource, document)) is not None:
+            raise problem
         if dry_run:
-            self.refuses(resource, document)
             return document
-        await self._moment()
-        self.refuses(resource, document)
         if (resource.plural, document["metadata"]["name"]) in self.objects:
             raise AlreadyExists("it is there", code=409)
         if resource is RLJOBS:
@@ -130,8 +133,9 @@ class World:
         await self._moment()
         return found
 
-    def refuses(self, resource: Resource, document: Object) -> None:
-        """Raises where a policy or a quota does not let it be made."""
+    def refuses(self, resource: Resource, document: Object) -> ApiError | None:
+        """Why a policy or a quota does not let it be made."""
+        return None
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
         await self._moment()

@@ -5,7 +5,7 @@ The memory estimate against the same sum done by hand, and the text of a refusal
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, strategies as st
@@ -159,6 +159,7 @@ def test_a_section_given_in_part_has_the_defaults_of_one_left_out(
 
 
 MIB = 2**20
+PPO = ["spec.algorithm={type: PPO, batchSize: 64, unrollLength: 20}", "spec.actors.replicas=2"]
 PROCESSES = (900 + 450 + 500 + 150 + 60) * MIB
 
 
@@ -179,20 +180,34 @@ def problem_of(available: int, base: Path = BASE, *overrides: str) -> str:
     return memory_estimate(load_manifest(base, overrides), frame_bytes=7056).problem(available)
 
 
-def test_a_refusal_shows_the_arithmetic_and_a_capacity_that_fits() -> None:
-    text = problem_of(16 << 30, BASE, "spec.replay.capacity=10000000")
-    assert text.startswith("spec.replay.capacity: got 10000000; allowed on this machine: about 1,")
-    words = ("10,000,000 transitions * (56 frames / 50 steps * 7,056 B + 64 B)", "16,384 MiB available")
-    assert [each for each in words if each not in text] == []
-    fits = text.split("about ")[1].split(" transitions")[0].replace(",", "")
-    assert not problem_of(16 << 30, BASE, f"spec.replay.capacity={fits}")
+QUEUED = (IMPALA, f"{QUEUE}.maxPolicyLagUpdates=10000")
+
+
+@pytest.mark.parametrize(
+    ("job", "field", "asked", "gigabytes", "arithmetic"),
+    [
+        ((BASE,), "spec.replay.capacity", 10_000_000, 16,
+         "10,000,000 transitions * (56 frames / 50 steps * 7,056 B + 64 B)"),
+        (QUEUED, f"{QUEUE}.capacity", 100_000, 4, "100,000 unrolls * (24 frames * 7,056 B + 20 steps * 64 B)"),
+        ((IMPALA, *PPO), "spec.algorithm.batchSize", 4096, 4, "unrolls"),
+    ],
+    ids=["a replay", "a queue", "an iteration"],
+)  # fmt: skip
+def test_a_refusal_shows_the_arithmetic_and_a_number_that_fits(
+    job: tuple[Any, ...], field: str, asked: int, gigabytes: int, arithmetic: str
+) -> None:
+    text = problem_of(gigabytes << 30, *job, f"{field}={asked}")
+    assert text.startswith(f"{field}: got {asked}; allowed on this machine: about ")
+    assert [each for each in (arithmetic, f"{gigabytes * 1024:,} MiB available") if each not in text] == []
+    fits = text.split("about ")[1].split()[0].replace(",", "")
+    assert 16 < int(fits) < asked
+    assert not problem_of(gigabytes << 30, *job, f"{field}={fits}")
 
 
 def test_a_machine_that_is_too_small_for_anything() -> None:
     assert "not even rateLimiter.minSize (8,000) would fit" in problem_of(1 << 30)
-
-
-PPO = ["spec.algorithm={type: PPO, batchSize: 64, unrollLength: 20}", "spec.actors.replicas=2"]
+    iteration = problem_of(2 << 30, IMPALA, *PPO, "spec.algorithm.batchSize=4096")
+    assert "not even one of each environment (16) would fit" in iteration
 
 
 @pytest.mark.parametrize(("overrides", "unrolls", "batch", "actors"), [([], 64 + 8, 32, 1), (PPO, 64 + 16, 64, 2)])
@@ -201,22 +216,3 @@ def test_a_queue_and_iterations_by_hand(overrides: list[str], unrolls: int, batc
     estimate = memory_estimate(load_manifest(IMPALA, overrides), frame_bytes=7056)
     processes = (900 + actors * 450 + 500) * MIB
     assert estimate.total_bytes == unrolls * (24 * 7056 + 20 * 64) + 2 * batch * 21 * 4 * 7056 + processes
-
-
-def test_a_queue_that_does_not_fit() -> None:
-    text = problem_of(4 << 30, IMPALA, f"{QUEUE}.capacity=100000", f"{QUEUE}.maxPolicyLagUpdates=10000")
-    assert text.startswith(f"{QUEUE}.capacity: got 100000; allowed on this machine: about 1")
-    assert "100,000 unrolls * (24 frames * 7,056 B + 20 steps * 64 B)" in text
-
-
-PPO = ["spec.algorithm={type: PPO, batchSize: 64, unrollLength: 20}", "spec.actors.replicas=2"]
-
-
-def test_an_iteration_that_does_not_fit_and_one_that_does() -> None:
-    size = "spec.algorithm.batchSize"
-    text = problem_of(4 << 30, IMPALA, *PPO, f"{size}=4096")
-    assert text.startswith(f"{size}: got 4096; allowed on this machine: about ")
-    fits = int(text.split("about ")[1].split(" unrolls")[0].replace(",", ""))
-    assert 16 < fits < 4096
-    assert not problem_of(4 << 30, IMPALA, *PPO, f"{size}={fits}")
-    assert "not even one of each environment (16) would fit" in problem_of(2 << 30, IMPALA, *PPO, f"{size}=4096")

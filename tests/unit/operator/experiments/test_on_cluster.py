@@ -132,8 +132,7 @@ def test_a_job_that_was_edited_by_hand_is_no_longer_that_trial() -> None:
     assert world.status_document["failed"] == 0, "its number of actors makes no other trial"
     world.edit(RLJOBS, "a-1", algorithm={"gamma": 0.5})
     assert world.live()["failed"] == 1
-    (failed,) = [note for reason, note in world.told if reason == "Fail"]
-    assert failed == "trial 1 failed: RLJob a-1 was changed by hand, so that it is another trial"
+    assert ("Fail", "trial 1 failed: RLJob a-1 was changed by hand, so that it is another trial") in world.told
 
 
 def test_a_name_that_another_has_is_told_and_waited_for() -> None:
@@ -157,32 +156,33 @@ def test_a_name_that_another_has_is_told_and_waited_for() -> None:
         (QuotaExceeded("exceeded quota: jobs, used: 2, limited: 2", code=403), 0, ["a-0", "a-1", "a-2"]),
     ],
 )
-def test_a_run_that_is_refused_stops_no_other(refusal: ApiError, failed: int, made: list[str]) -> None:
-    world, refuses = World(document(3, parallelism=3), spread), {"a-1"}
-
-    def refused(resource: Resource, made: dict[str, Any]) -> None:
-        if resource is RLJOBS and made["metadata"]["name"] in refuses:
-            raise refusal
-
-    world.refuses = refused  # type: ignore[method-assign]
-    world.turns(20)
+def test_a_run_that_is_refused_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, refusal: ApiError, failed: int, made: list[str]
+) -> None:
+    world = World(document(3, parallelism=3), spread)
+    with monkeypatch.context() as meanwhile:
+        of_a_1 = lambda resource, job: refusal if (resource, job["metadata"]["name"]) == (RLJOBS, "a-1") else None  # noqa: E731
+        meanwhile.setattr(world, "refuses", of_a_1)
+        world.turns(20)
     assert world.status_document["failed"] == failed
     assert [entry["trial"] for entry in world.entries() if entry["kind"] == "Score"] == [0, 2], "the others were judged"
     said = f"trial 1: RLJob a-1 is refused: {refusal}"
     assert ("NotMade", said) in world.told
     assert failed or said in world.condition("Ready")["message"]
-    refuses.clear()
     assert (world.live()["failed"], sorted(world.of(RLJOBS))) == (failed, made)
 
 
-def test_a_judge_that_is_refused_is_told_and_can_be_mended() -> None:
-    world = World(document(2), spread)
+def test_a_judge_that_is_refused_is_told_and_can_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, least = (
+        World(document(2), spread),
+        Forbidden("minimum cpu usage per Container is 2, but request is 1", code=403),
+    )
 
-    def least(resource: Resource, made: dict[str, Any]) -> None:
-        if resource is PODS and made["spec"]["containers"][0]["resources"]["requests"]["cpu"] != "2":
-            raise Forbidden("minimum cpu usage per Container is 2, but request is 1", code=403)
+    def refuses(resource: Resource, made: dict[str, Any]) -> ApiError | None:
+        asks_for_less = resource is PODS and made["spec"]["containers"][0]["resources"]["requests"]["cpu"] != "2"
+        return least if asks_for_less else None
 
-    world.refuses = least  # type: ignore[method-assign]
+    monkeypatch.setattr(world, "refuses", refuses)
     world.turns(20)
     assert "trial 0: pod a-0-judge-0-0 is refused: minimum cpu" in world.condition("Ready")["message"]
     world.edit(RLEXPERIMENTS, "a", template={"spec": {"evaluator": {"resources": {"requests": {"cpu": "2"}}}}})
@@ -344,13 +344,21 @@ def test_members_need_a_claim_that_all_can_mount(mode: str) -> None:
     assert accepted["message"].startswith("claim runs is ReadWriteOnce, ReadWriteMany is needed: template.") == refused
 
 
+def owned(labels: dict[str, str] | None = None, **spec: Any) -> Owned:
+    """The job of trial 0, whose template says this, too."""
+    about, whole = {"name": "a-0", "labels": labels or {}}, document(1)
+    made = {**whole, "kind": "RLJob", "metadata": about, "spec": {**whole["spec"]["template"]["spec"], **spec}}
+    return Owned(parse_job(made), "uid")
+
+
+def judge(job: Owned, **settings: Any) -> dict[str, Any]:
+    return render.judge(job, Settings(image="rl:1", **settings), "a", "a-0-judge-0-0", ["--seed", "1"])
+
+
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_pod_that_judges_queues_as_its_run_does_where_the_operator_asks_kueue(asks: bool) -> None:
     queue = {"kueue.x-k8s.io/queue-name": "team"}
-    spec = document(1)["spec"]["template"]["spec"]
-    made = {**document(1), "kind": "RLJob", "metadata": {"name": "a-0", "labels": queue}, "spec": spec}
-    settings = Settings(image="rl:1", kueue=asks)
-    about = render.judge(Owned(parse_job(made), "uid"), settings, "a", "a-0-judge-0-0", ["--seed", "1"])["metadata"]
+    about = judge(owned(queue), kueue=asks)["metadata"]
     (owner,) = about["ownerReferences"]
     assert (queue.items() <= about["labels"].items(), owner["controller"]) == (asks, not asks)
     assert (owner["kind"], owner["uid"]) == ("RLJob", "uid"), "it goes with its run"
@@ -364,18 +372,11 @@ def test_a_pod_that_judges_has_what_its_learners_pod_template_says() -> None:
         "metadata": {"labels": identity, "annotations": {"vault.hashicorp.com/agent-inject": "true"}},
         "spec": {"initContainers": [fetch], "containers": [{"name": "proxy", "image": "proxy:1"}]},
     }
-    spec = {
-        **document(1)["spec"]["template"]["spec"],
-        "learner": {"podTemplate": template},
-        "tracking": {"mlflow": {"uri": "http://mlflow:5000"}},
-    }
-    made = {**document(1), "kind": "RLJob", "metadata": {"name": "a-0"}, "spec": spec}
-    pod = render.judge(Owned(parse_job(made), "uid"), Settings(image="rl:1"), "a", "a-0-judge-0-0", ["--seed", "1"])
+    pod = judge(owned(learner={"podTemplate": template}, tracking={"mlflow": {"uri": "http://mlflow:5000"}}))
     about, spec = pod["metadata"], pod["spec"]
     assert about["labels"] == {**identity, "rljob.dev/experiment": "a", "rljob.dev/job": "a-0"}
-    annotations = about["annotations"]
-    assert annotations["vault.hashicorp.com/agent-inject"] == "true"
-    assert not [key for key in annotations if key.startswith("rljob.dev/")], "it is none of the job's members"
+    assert about["annotations"]["vault.hashicorp.com/agent-inject"] == "true"
+    assert not [key for key in about["annotations"] if key.startswith("rljob.dev/")], "it is none of the job's members"
     names = [[each["name"] for each in spec[kind]] for kind in ("initContainers", "containers")]
     assert names[0] == ["fetch"], "its run is not told to a tracker twice"
     assert (sorted(names[1]), spec["restartPolicy"]) == (["proxy", "worker"], "Never")
@@ -386,29 +387,25 @@ CLAIM = {"claimName": "all", "subPath": "team/a-0"}
 
 
 @pytest.mark.parametrize(
-    ("storage", "where"),
+    ("storage", "where", "mounted", "server"),
     [
-        ({"objectStore": BUCKET}, "s3://b/a-0"),
-        ({"persistentVolumeClaim": CLAIM}, "/var/lib/rljob-runs/a-0/checkpoints"),
+        ({"objectStore": BUCKET}, "s3://b/a-0", [], ["http://s3:7070"]),
+        ({"persistentVolumeClaim": CLAIM}, "/var/lib/rljob-runs/a-0/checkpoints", ["team"], []),
     ],
 )
-def test_a_pod_that_judges_names_checkpoints_as_all_runs_reach_them(storage: dict[str, Any], where: str) -> None:
-    spec = {**document(1)["spec"]["template"]["spec"], "checkpoint": {"storage": storage}}
-    about = {"name": "a-0", "labels": {"rljob.dev/experiment": "a"}}
-    owned = Owned(parse_job({**document(1), "kind": "RLJob", "metadata": about, "spec": spec}), "uid")
-    for made in (
-        render.judge(owned, Settings(image="rl:1"), "a", "a-0-judge-0-0", []),
-        pod_of(owned, "learner", "learner-1", "", Settings(image="rl:1")),
-    ):
+def test_a_pod_that_judges_names_checkpoints_as_all_runs_reach_them(
+    storage: dict[str, Any], where: str, mounted: list[str], server: list[str]
+) -> None:
+    job = owned({"rljob.dev/experiment": "a"}, checkpoint={"storage": storage})
+    pod = judge(job)
+    for made in (pod, pod_of(job, "learner", "learner-1", "", Settings(image="rl:1"))):
         (worker,) = made["spec"]["containers"]
         shared = [each for each in worker["volumeMounts"] if each["mountPath"] == "/var/lib/rljob-runs"]
-        assert [each["subPath"] for each in shared] == (["team"] if "persistentVolumeClaim" in storage else [])
         volumes = [each["name"] for each in made["spec"]["volumes"]]
-        assert len(volumes) == len(set(volumes))
-        if made["metadata"]["name"] == "a-0-judge-0-0":
-            assert worker["command"][4] == where
-            server = [each["value"] for each in worker["env"] if each["name"] == "AWS_ENDPOINT_URL_S3"]
-            assert server == (["http://s3:7070"] if "objectStore" in storage else []), "a learner has it in its job"
+        assert ([each["subPath"] for each in shared], len(volumes)) == (mounted, len(set(volumes)))
+    (worker,) = pod["spec"]["containers"]
+    told = [each["value"] for each in worker["env"] if each["name"] == "AWS_ENDPOINT_URL_S3"]
+    assert (worker["command"][4], told) == (where, server), "a learner has it in its job"
 
 
 def test_of_one_that_has_begun_little_may_change() -> None:

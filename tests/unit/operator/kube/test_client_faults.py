@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -134,26 +136,29 @@ async def test_a_watch_left_early_lets_go_of_its_connection() -> None:
 async def test_a_refused_login_is_read_anew_and_tried_once_more(tmp_path: Path) -> None:
     """All calls under way are refused at once when a token ends; the file is read once for all of them."""
     used: list[str] = []
-    async with served(never()) as (server, _):
 
-        async def answer(request: web.Request) -> web.StreamResponse:
-            token = request.headers.get("Authorization", "")
-            used.append(token)
-            return await (says(200, POD) if token == "Bearer new" else refuses(401, "Unauthorized"))(request)
+    async def answer(request: web.Request) -> web.StreamResponse:
+        used.append(request.headers.get("Authorization", ""))
+        return await (says(200, POD) if used[-1] == "Bearer new" else refuses(401, "Unauthorized"))(request)
 
-        server.answers = [answer]
-        client = Client(await load_access(str(kubeconfig(tmp_path, server.url, "old"))))
+    async with served(answer) as (server, _), logged_in(tmp_path, server.url, "old") as client:
         (tmp_path / "token").write_text("new")
-        try:
-            await asyncio.gather(*(client.get(PODS, "default", "one") for _ in range(5)))
-            assert sorted(used) == ["Bearer new"] * 5 + ["Bearer old"] * 5
-            (tmp_path / "token").unlink()
-            used.clear()
-            server.answers = [refuses(401, "Unauthorized", "no more")]
-            with pytest.raises(Unauthorized, match="no more"):
-                await client.get(PODS, "default", "one")
-        finally:
-            await client.close()
+        await asyncio.gather(*(client.get(PODS, "default", "one") for _ in range(5)))
+        assert sorted(used) == ["Bearer new"] * 5 + ["Bearer old"] * 5
+        (tmp_path / "token").unlink()
+        server.answers = [refuses(401, "Unauthorized", "no more")]
+        with pytest.raises(Unauthorized, match="no more"):
+            await client.get(PODS, "default", "one")
+
+
+@asynccontextmanager
+async def logged_in(folder: Path, server: str, token: str) -> AsyncIterator[Client]:
+    """A client that logs in as a kubeconfig says, with its token in a file."""
+    client = Client(await load_access(str(kubeconfig(folder, server, token))))
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 def kubeconfig(folder: Path, server: str, token: str) -> Path:
@@ -183,14 +188,13 @@ async def test_in_a_pod_the_service_account_counts(tmp_path: Path, monkeypatch: 
         (tmp_path / name).write_text(content)
     monkeypatch.setattr(access, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")  # which reaches what is outside
+    proxy = {"HTTPS_PROXY": "http://proxy:3128"}  # which reaches what is outside
+    for name, value in {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443", **proxy}.items():
+        monkeypatch.setenv(name, value)
     loaded = await load_access()
-    assert (loaded.configuration.host, loaded.configuration.proxy) == ("https://10.0.0.1:443", None)
-    assert loaded.namespace == "team"
-    assert loaded.configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
-    assert await loaded.token() == "first"
+    found = loaded.configuration
+    assert (found.host, found.proxy, loaded.namespace) == ("https://10.0.0.1:443", None, "team")
+    assert (found.ssl_ca_cert, await loaded.token()) == (str(tmp_path / "ca.crt"), "first")
     (tmp_path / "token").write_text("second")
     await loaded.renew()
     assert await loaded.token() == "second"
@@ -240,13 +244,9 @@ async def test_a_password_of_the_users_netrc_is_not_sent_to_an_api_server(
     """A request that has a token could not even be sent with both."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password something\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    async with served(says(200, POD)) as (server, _):
-        client = Client(await load_access(str(kubeconfig(tmp_path, server.url, "mine"))))
-        try:
-            await client.get(PODS, "default", "one")
-            assert server.asked[0].headers["Authorization"] == "Bearer mine"
-        finally:
-            await client.close()
+    async with served(says(200, POD)) as (server, _), logged_in(tmp_path, server.url, "mine") as client:
+        await client.get(PODS, "default", "one")
+        assert server.asked[0].headers["Authorization"] == "Bearer mine"
 
 
 QUOTA = 'pods "a" is forbidden: exceeded quota: team, requested: pods=1, used: pods=2, limited: pods=2'

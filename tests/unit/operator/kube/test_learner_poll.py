@@ -13,7 +13,7 @@ from aiohttp import web
 from rljob.api.learner_status import ReplaySummary
 from rljob_operator.core.observed import CheckpointState, checkpoint_facts
 from rljob_operator.kube.reach import PodNetwork
-from rljob_operator.polls.poll import NEWS_SECONDS, LearnerPoll, Poll, Rhythm
+from rljob_operator.polls.poll import AGAIN_SECONDS, NEWS_SECONDS, LearnerPoll, Poll, Rhythm
 from rljob_operator.polls.reach import LARGEST_BYTES
 
 from tests.support.waiting import until
@@ -29,7 +29,7 @@ SOON_SECONDS = 25.0
 
 
 class Serving:
-    """A learner: answers ``/status`` as ``body`` says, and takes requests for checkpoints once ``takes`` is set."""
+    """A member: answers as ``body`` says; a learner takes requests for checkpoints once ``takes`` is set."""
 
     def __init__(self) -> None:
         self.body, self.code, self.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0
@@ -58,6 +58,7 @@ async def serving() -> AsyncIterator[Serving]:
     learner = Serving()
     routes = (
         web.get("/status", learner.status),
+        web.get("/healthz", learner.status),
         web.post("/checkpoint", learner.checkpoint),
         web.post("/ending", learner.ending),
     )
@@ -70,10 +71,11 @@ async def polling(
     timeout_seconds: float = 0.5,
     period_seconds: float = 0.05,
     news_seconds: float = NEWS_SECONDS,
+    again_seconds: float = AGAIN_SECONDS,
     now: Callable[[], float] = time.time,
 ) -> AsyncIterator[tuple[Poll[str], list[str]]]:
     told: list[str] = []
-    rhythm = Rhythm(period_seconds, news_seconds=news_seconds)
+    rhythm = Rhythm(period_seconds, again_seconds, news_seconds)
     poll: Poll[str] = Poll(told.append, PodNetwork(timeout_seconds), rhythm=rhythm, now=now)
     try:
         yield poll, told

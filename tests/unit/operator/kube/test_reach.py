@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -27,8 +25,9 @@ from rljob_operator.polls.poll import (
 from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer
 
 from tests.support.waiting import until
-from tests.unit.operator.kube.fake_api_server import listening, never, refuses, says, served, text
+from tests.unit.operator.kube.fake_api_server import never, refuses, says, served, text
 from tests.unit.operator.kube.sample_pods import running_pod
+from tests.unit.operator.kube.test_learner_poll import polling, serving
 
 POD = running_pod(0)
 NAME = POD["metadata"]["name"]
@@ -102,37 +101,13 @@ def test_addresses_of_pods(ip: str, host: str) -> None:
     assert PodNetwork().url({"status": {"podIP": ip}}, 9090) == f"http://{host}:9090"
 
 
-class Serving:
-    def __init__(self) -> None:
-        self.code, self.body, self.delay_seconds, self.asked = 200, "ok", 0.0, 0
-        self.url = ""
-
-    async def healthz(self, _: web.Request) -> web.Response:
-        self.asked += 1
-        await asyncio.sleep(self.delay_seconds)
-        return web.Response(status=self.code, text=self.body)
-
-
-@asynccontextmanager
-async def asking(
-    timeout_seconds: float = 0.3, news_seconds: float = NEWS_SECONDS
-) -> AsyncIterator[tuple[Serving, Poll[str], list[str]]]:
-    shard, told = Serving(), list[str]()
-    poll: Poll[str] = Poll(told.append, PodNetwork(timeout_seconds), rhythm=Rhythm(0.05, 0.05, news_seconds))
-    async with listening(web.get("/healthz", shard.healthz)) as shard.url:
-        try:
-            yield shard, poll, told
-        finally:
-            await poll.close()
-
-
 def because(poll: Poll[str], incarnation: str = "a") -> str:
     silence = poll.silence("pong", incarnation)
     return silence.because if silence is not None else ""
 
 
 async def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_ends_with_the_next_that_has() -> None:
-    async with asking() as (shard, poll, told):
+    async with serving() as shard, polling(0.3, again_seconds=0.05) as (poll, told):
         poll.follow("pong", [Alive("a", shard.url)])
         await until(lambda: shard.asked >= 3)
         assert (poll.silence("pong", "a"), told) == (None, []), "an answer like the one before is not told"
@@ -155,7 +130,7 @@ def test_a_member_is_asked_at_once_again_until_it_is_named_and_then_as_often_as_
 
 
 async def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is_none() -> None:
-    async with asking() as (shard, poll, _):
+    async with serving() as shard, polling(0.3, again_seconds=0.05) as (poll, _):
         with TelemetryServer("actor", 0, dict, lambda: True) as server:
             server.beat(0.0)
             poll.follow("pong", [Alive("a", server.url)])
@@ -163,7 +138,7 @@ async def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_call
             server.beat(60.0)
             await until(lambda: not because(poll))
         await until(lambda: bool(because(poll)))
-        shard.code, shard.body = 503, "busy\n"
+        shard.code, shard.body = 503, b"busy\n"
         poll.follow("pong", [Alive("b", shard.url)])
         await until(lambda: shard.asked >= 3)
         assert not because(poll, "b")

@@ -9,6 +9,8 @@ from hypothesis import given, strategies as st
 from rljob_operator.kube.apiserver.resources import merge_patch
 from rljob_operator.kube.render.template import PodTemplateProblem, merged
 
+from tests.support import experiment_cluster
+
 POD: dict[str, Any] = {
     "metadata": {"labels": {"app": "rljob"}, "finalizers": ["a", "b"]},
     "spec": {
@@ -206,19 +208,6 @@ def test_what_differs_is_sent(before: dict[str, Any], after: dict[str, Any], cha
     assert merge_patch(before, after) == change
 
 
-def applied(target: Any, change: Any) -> Any:
-    """RFC 7386, section 2, to the letter."""
-    if not isinstance(change, dict):
-        return change
-    found = dict(target) if isinstance(target, dict) else {}
-    for name, value in change.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = applied(found.get(name), value)
-    return found
-
-
 LEAVES = st.integers(0, 3) | st.text("ab", max_size=2) | st.lists(st.integers(0, 2), max_size=2)
 DOCUMENTS = st.dictionaries(
     st.sampled_from("abcd"),
@@ -229,4 +218,4 @@ DOCUMENTS = st.dictionaries(
 
 @given(DOCUMENTS, DOCUMENTS)
 def test_the_change_makes_one_of_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert applied(before, merge_patch(before, after)) == after
+    assert experiment_cluster.merged(before, merge_patch(before, after)) == after
