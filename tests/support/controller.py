@@ -150,6 +150,11 @@ class Controller:
         self.expect(**expected)
         return decision
 
+    def story(self, *steps: tuple[float, dict[str, Any], dict[str, Any]]) -> None:
+        """`after`, step by step: the seconds that pass, what has changed in the world by then, and what is expected."""
+        for seconds, world, expected in steps:
+            self.after(seconds, world, **expected)
+
     def looks(self, *worlds: dict[str, Any]) -> Decision:
         """A look a second, each at what has changed in the world by then; answers the last decision."""
         return [self.look(1.0, **world) for world in worlds][-1]

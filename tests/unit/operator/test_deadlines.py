@@ -71,11 +71,14 @@ def test_startup_is_over_once_all_were_ready() -> None:
 
 
 def test_startup_counts_anew_after_a_suspension() -> None:
-    controller = running("spec.startupDeadlineSeconds=60")
-    controller.look(job=make_job("spec.startupDeadlineSeconds=60", SUSPENDED))
-    controller.look(members=())
-    controller.look(4000.0)
-    controller.look(job=make_job("spec.startupDeadlineSeconds=60"), members=members(learner=Phase.STARTING))
+    patient = "spec.startupDeadlineSeconds=60"
+    controller = running(patient)
+    controller.story(
+        (0.0, {"job": make_job(patient, SUSPENDED)}, {}),
+        (0.0, {"members": ()}, {}),
+        (4000.0, {}, {}),
+        (0.0, {"job": make_job(patient), "members": members(learner=Phase.STARTING)}, {}),
+    )
     assert controller.ends(59.0, 1.0) == ["", STARTUP]
 
 
@@ -133,24 +136,31 @@ def test_progress_is_not_asked_for_before_all_roles_were_up() -> None:
 
 
 def test_a_learner_on_a_lost_node_has_no_place_so_the_progress_deadline_waits() -> None:
-    controller = running("spec.progressDeadlineSeconds=100")
-    controller.look(50.0, members=tuple(replace(m, node_lost=m.role is Role.LEARNER) for m in members()))
-    assert controller.ends(60.0) == [""], "its node has been away for a minute"
-    controller.look(1.0, members=members())
-    assert controller.ends(99.0, 1.0) == ["", PROGRESS], "it is back"
+    lost = tuple(replace(m, node_lost=m.role is Role.LEARNER) for m in members())
+    running("spec.progressDeadlineSeconds=100").story(
+        (50.0, {"members": lost}, {}),
+        (60.0, {}, {"end": ""}),  # its node has been away for a minute
+        (1.0, {"members": members()}, {}),
+        (99.0, {}, {"end": ""}),
+        (1.0, {}, {"end": PROGRESS}),
+    )
 
 
 def test_active_deadline_does_not_count_suspension() -> None:
-    job = make_job("spec.activeDeadlineSeconds=200")
-    controller = running("spec.activeDeadlineSeconds=200")  # 1 s old
-    controller.look(99.0, learner=sample(START + 100, 1001))
-    controller.look(0.0, job=make_job("spec.activeDeadlineSeconds=200", SUSPENDED))
-    controller.after(0.0, {"members": ()}, Suspended=("True", "UserRequested"), active_seconds=100)
-    for _ in range(5):
-        controller.after(1000.0, requeue_seconds=None, end="")  # no timer works while a job is suspended
-    controller.look(0.0, job=job, members=members(), learner=sample(controller.now, 1001))
-    controller.after(99.0, {"learner": sample(controller.now + 99, 1002)}, end="")
-    assert controller.ends(1.0) == ["DeadlineExceeded"]
+    limit = "spec.activeDeadlineSeconds=200"
+    controller = running(limit)  # 1 s old
+    controller.story(
+        (99.0, {"learner": sample(START + 100, 1001)}, {}),
+        (0.0, {"job": make_job(limit, SUSPENDED)}, {}),
+        (0.0, {"members": ()}, {"Suspended": ("True", "UserRequested"), "active_seconds": 100}),
+        *[(1000.0, {}, {"requeue_seconds": None, "end": ""})] * 5,  # no timer works while a job is suspended
+    )
+    now = controller.now
+    controller.story(
+        (0.0, {"job": make_job(limit), "members": members(), "learner": sample(now, 1001)}, {}),
+        (99.0, {"learner": sample(now + 99, 1002)}, {"end": ""}),
+        (1.0, {}, {"end": "DeadlineExceeded"}),
+    )
 
 
 def test_a_stall_is_starvation_where_the_learner_waits() -> None:
@@ -203,8 +213,7 @@ def test_progress_is_waited_for_anew(gap: float) -> None:
     controller.look(150.0)
     controller.jump(gap, learner=None)
     controller.expect(end="")  # it has not heard the learner yet
-    controller.after(199.0, end="", Progressing=("False", "LearnerStalled"))
-    assert controller.ends(1.0) == ["ProgressDeadlineExceeded"]
+    controller.story((199.0, {}, {"end": "", "Progressing": ("False", "LearnerStalled")}), (1.0, {}, {"end": PROGRESS}))
 
 
 @GAPS

@@ -33,53 +33,42 @@ def leaving() -> Controller:
 
 
 def test_the_whole_way_down_and_up(controller: Controller) -> None:
-    controller.look(1.0, job=make_job("spec.suspend=true"))
-    out = ("actor-0", "actor-1", "evaluator")
-    controller.expect(drain=out, start=(), checkpoint_seconds=None, Suspended=("False", "Draining"), state="Suspending")
-
-    controller.look(1.0, members=CORE, checkpoint=verified(START - 100, 900))
-    asked = controller.now
-    controller.expect(drain=(), checkpoint_seconds=asked, Suspended=("False", "Checkpointing"))
+    out, asked = ("actor-0", "actor-1", "evaluator"), controller.now + 2.0
     corrupt = replace(verified(asked + 1, 1000), state=CheckpointState.CORRUPT)
     # Nothing new; one that is older than the training, one from before the request, and one whose digest is wrong.
-    for facts in (verified(START - 100, 900), verified(asked + 1, 999), verified(asked - 1, 1000), corrupt):
-        assert controller.look(1.0, checkpoint=facts).drain == (), facts
-
-    controller.after(1.0, {"checkpoint": verified(asked + 1, 1003)}, drain=("learner",), checkpoint_seconds=None)
-    assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
-    controller.after(
-        1.0,
-        {"members": ()},
-        Suspended=("True", "UserRequested"),
-        Ready=("False", "Suspended"),
-        start=(),
-        drain=(),
-        requeue_seconds=None,
+    of_no_use = (verified(START - 100, 900), verified(asked + 1, 999), verified(asked - 1, 1000), corrupt)
+    draining = {"start": (), "checkpoint_seconds": None, "Suspended": ("False", "Draining"), "state": "Suspending"}
+    checkpointing = {"drain": (), "checkpoint_seconds": asked, "Suspended": ("False", "Checkpointing")}
+    suspended = {"Suspended": ("True", "UserRequested"), "Ready": ("False", "Suspended"), "requeue_seconds": None}
+    controller.story(
+        (1.0, {"job": make_job("spec.suspend=true")}, {"drain": out, **draining}),
+        (1.0, {"members": CORE, "checkpoint": verified(START - 100, 900)}, checkpointing),
+        *((1.0, {"checkpoint": facts}, {"drain": ()}) for facts in of_no_use),
+        (1.0, {"checkpoint": verified(asked + 1, 1003)}, {"drain": ("learner",), "checkpoint_seconds": None}),
+        (1.0, {"members": CORE[:1]}, {"drain": ("replay-0",)}),
+        (1.0, {"members": ()}, {"start": (), "drain": (), **suspended}),
     )
     still = controller.status
     controller.look(10_000.0)
     assert controller.status == still, "nothing is written while nothing happens"
 
-    controller.after(
-        0.0,
-        {"job": make_job()},
-        start=("replay-0", "learner", "actor-0"),
-        state="Restoring",
-        Suspended=("False", "Resumed"),
+    resumed = {"start": ("replay-0", "learner", "actor-0"), "state": "Restoring", "Suspended": ("False", "Resumed")}
+    controller.after(0.0, {"job": make_job()}, **resumed)
+    back = {"members": members(), "learner": sample(controller.now + 5, 1003)}
+    controller.story(
+        (5.0, back, {"Progressing": ("False", "WarmingUp")}),  # 1003 is where it was, no advance
+        (1.0, {"learner": sample(controller.now + 6, 1004)}, {"state": "Running", "suspension": None}),
     )
-    controller.look(5.0, members=members(), learner=sample(controller.now + 5, 1003))
-    assert controller.reason("Progressing") == ("False", "WarmingUp"), "1003 is where it was, no advance"
-    controller.after(1.0, {"learner": sample(controller.now + 1, 1004)}, state="Running", suspension=None)
 
 
 def test_it_waits_and_asks_again(leaving: Controller) -> None:
     first = leaving.now
     broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
-    assert leaving.look(RETRY_SECONDS - 1, checkpoint=broken).checkpoint_seconds == first
-    leaving.after(1.0, checkpoint_seconds=first + RETRY_SECONDS, drain=(), CheckpointValid=("False", "StorageError"))
+    again = {"checkpoint_seconds": first + RETRY_SECONDS, "drain": (), "CheckpointValid": ("False", "StorageError")}
+    leaving.story((RETRY_SECONDS - 1, {"checkpoint": broken}, {"checkpoint_seconds": first}), (1.0, {}, again))
     assert leaving.said("Suspended")[2].startswith("no verified checkpoint yet: no space left")
-    assert leaving.look(RETRY_SECONDS).drain == ()
-    assert leaving.look(1.0, checkpoint=verified(leaving.now + 1)).drain == ("learner",)
+    saved = verified(leaving.now + RETRY_SECONDS + 1)
+    leaving.story((RETRY_SECONDS, {}, {"drain": ()}), (1.0, {"checkpoint": saved}, {"drain": ("learner",)}))
 
 
 def said_at_last(controller: Controller) -> str:
@@ -146,15 +135,16 @@ def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen:
     """The learner that is still there has read the old parameters, so the change of mind has to wait until it has gone."""
     if seen == "while suspending":
         assert leaving.look(1.0, job=make_job("spec.suspend=true", GAMMA)).start == ()
-    leaving.look(1.0, job=make_job(GAMMA))
     request = leaving.status.controller.suspension.checkpoint_time
-    leaving.expect(start=(), checkpoint_seconds=request, state="Suspending")
+    leaving.after(1.0, {"job": make_job(GAMMA)}, start=(), checkpoint_seconds=request, state="Suspending")
     assert "changed during the suspension" in leaving.said("Ready")[2]
-    assert leaving.look(1.0, checkpoint=verified(leaving.now, 1003)).drain == ("learner",)
-    assert leaving.look(1.0, members=CORE[:1]).drain == ("replay-0",)
-    # With the new parameters.
-    leaving.after(1.0, {"members": ()}, start=("replay-0", "learner", "actor-0"), state="Restoring")
-    assert leaving.look(1.0, members=members(), learner=sample(leaving.now, 1003)).drain == (), "once"
+    leaving.story(
+        (1.0, {"checkpoint": verified(leaving.now, 1003)}, {"drain": ("learner",)}),
+        (1.0, {"members": CORE[:1]}, {"drain": ("replay-0",)}),
+        # With the new parameters, and once.
+        (1.0, {"members": ()}, {"start": ("replay-0", "learner", "actor-0"), "state": "Restoring"}),
+        (1.0, {"members": members(), "learner": sample(leaving.now + 3, 1003)}, {"drain": ()}),
+    )
 
 
 def test_a_suspension_and_a_change_that_no_look_saw_still_restart_everything() -> None:
@@ -176,15 +166,14 @@ def test_what_may_change_at_any_time_restarts_nothing(controller: Controller) ->
 def test_what_runs_is_left_alone_while_no_spec_is_known_to_run_it_by(controller: Controller) -> None:
     """As after an upgrade to a release with other fields: nothing may be judged by what is left of the spec."""
     known, job = controller.status.environment, controller.job
-    unknown = {"refusal": Refusal(Reason.RENDERING_UNKNOWN, "of another release"), "generation": 7}
-    controller.job = make_job("spec.actors.replicas=1", "spec.successPolicy.rawFrames=1")
-    ended = exited("actor-0", members(), exit_code=78)
-    controller.after(1.0, {**unknown, "members": ended}, start=(), drain=(), outcome=None)
-    controller.expect(Accepted=("False", "RenderingUnknown"), Ready=("False", "Accepting"))
+    left = {"job": make_job("spec.actors.replicas=1", "spec.successPolicy.rawFrames=1"), "generation": 7}
+    unknown = {**left, "refusal": Refusal(Reason.RENDERING_UNKNOWN, "of another release")}
+    said = {"Accepted": ("False", "RenderingUnknown"), "Ready": ("False", "Accepting")}
+    fatal = exited("actor-0", members(), exit_code=78)
+    controller.after(1.0, {**unknown, "members": fatal}, start=(), drain=(), outcome=None, **said)
     assert (controller.status.environment, controller.status.observed_generation) == (known, 7)
-    controller.job = job
-    controller.look(1.0, refusal=None, members=members())
-    controller.expect(Accepted=("True", "Valid"), Ready=("True", "Running"))
+    back = {"job": job, "refusal": None, "members": members()}
+    controller.after(1.0, back, Accepted=("True", "Valid"), Ready=("True", "Running"))
 
 
 def test_a_job_that_goes_on_as_its_last_member_leaves_comes_up_in_order(leaving: Controller) -> None:
@@ -199,16 +188,22 @@ def test_created_suspended() -> None:
 
 def test_the_queue_takes_its_quota_back_and_gives_it_again() -> None:
     waiting = Admission(False, Reason.WAITING_FOR_QUOTA, "2 jobs are before it")
-    controller = Controller(make_job(), members=(), admission=waiting)
-    controller.after(0.0, start=(), Ready=("False", "WaitingForQuota"), Admitted=("False", "WaitingForQuota"))
     held = Admission(True, Reason.QUOTA_RESERVED, workload="rljob-pong", actor_blocks=1)
-    assert controller.look(60.0, admission=held).start == ("replay-0", "learner", "actor-0")
-    controller.look(members=members())
+    waits = ("False", "WaitingForQuota")
+    controller = Controller(make_job(), members=(), admission=waiting)
+    controller.story(
+        (0.0, {}, {"start": (), "Ready": waits, "Admitted": waits}),
+        (60.0, {"admission": held}, {"start": ("replay-0", "learner", "actor-0")}),
+        (0.0, {"members": members()}, {}),
+    )
     controller.trained()
     assert (controller.status.state, controller.status.admission is None) == ("Running", False)
-    controller.looks({"admission": Admission(False, Reason.EVICTED, "preempted")}, {"members": CORE})
-    controller.look(1.0, checkpoint=verified(controller.now))
-    controller.after(1.0, {"members": ()}, Suspended=("True", "QuotaEvicted"), Ready=("False", "WaitingForQuota"))
+    controller.story(
+        (1.0, {"admission": Admission(False, Reason.EVICTED, "preempted")}, {}),
+        (1.0, {"members": CORE}, {}),
+        (1.0, {"checkpoint": verified(controller.now + 2)}, {}),
+        (1.0, {"members": ()}, {"Suspended": ("True", "QuotaEvicted"), "Ready": waits}),
+    )
     assert not controller.job.spec.suspend, "the user's field is the user's"
 
 
@@ -223,12 +218,14 @@ def test_a_job_whose_first_pod_found_no_quota_was_never_suspended() -> None:
 
 def test_a_checkpoint_on_request() -> None:
     controller = running(checkpoint_requested_at="2026-11-21T16:00:00Z")
-    assert controller.look(1.0, checkpoint=verified(START - 10)).checkpoint_seconds == START
-    assert controller.look(1.0, members=gone("learner")).checkpoint_seconds is None, "no learner is there to be asked"
-    assert controller.look(1.0, members=members(), checkpoint=verified(START + 3)).checkpoint_seconds is None
-    assert controller.look(100.0).checkpoint_seconds is None
-    assert controller.look(1.0, checkpoint_requested_at="again").checkpoint_seconds == controller.now
-    controller.after(1.0, {"checkpoint_requested_at": ""}, checkpoint_request=None)
+    controller.story(
+        (1.0, {"checkpoint": verified(START - 10)}, {"checkpoint_seconds": START}),
+        (1.0, {"members": gone("learner")}, {"checkpoint_seconds": None}),  # no learner is there to be asked
+        (1.0, {"members": members(), "checkpoint": verified(START + 3)}, {"checkpoint_seconds": None}),
+        (100.0, {}, {"checkpoint_seconds": None}),
+        (1.0, {"checkpoint_requested_at": "again"}, {"checkpoint_seconds": controller.now + 104.0}),
+        (1.0, {"checkpoint_requested_at": ""}, {"checkpoint_request": None}),
+    )
 
 
 OLD, NEW = (RenderingMemory(version=number, image=f"rl:{number}") for number in (1, 2))
@@ -244,25 +241,33 @@ def controller() -> Controller:
 
 def test_it_stands_from_the_first_start_and_no_other_operator_changes_it(controller: Controller) -> None:
     controller.expect(rendering=OLD)
-    controller.look(100.0)
-    controller.after(1.0, {"job": make_job("spec.actors.replicas=3")}, start=("actor-2",), rendering=OLD)
-    controller.looks({"members": CORE}, {"members": ()})
-    controller.expect(rendering=OLD)  # that all members are gone is no suspension
+    controller.story(
+        (100.0, {}, {}),
+        (1.0, {"job": make_job("spec.actors.replicas=3")}, {"start": ("actor-2",), "rendering": OLD}),
+        (1.0, {"members": CORE}, {}),
+        (1.0, {"members": ()}, {"rendering": OLD}),  # that all members are gone is no suspension
+    )
 
 
 def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off(controller: Controller) -> None:
-    controller.look(1.0, job=make_job("spec.suspend=true"))
-    controller.after(1.0, {"job": make_job()}, rendering=OLD)
-    controller.job = make_job("spec.suspend=true")
-    controller.looks({}, {"members": CORE}, {"checkpoint": verified(controller.now + 3, 2000)}, {"members": ()})
-    controller.expect(Suspended=("True", "UserRequested"), rendering=OLD)
-    controller.after(1.0, {"job": make_job()}, start=("replay-0", "learner", "actor-0"), rendering=NEW)
+    suspend = {"job": make_job("spec.suspend=true")}
+    controller.story(
+        (1.0, suspend, {}),
+        (1.0, {"job": make_job()}, {"rendering": OLD}),
+        (1.0, suspend, {}),
+        (1.0, {"members": CORE}, {}),
+        (1.0, {"checkpoint": verified(controller.now + 5, 2000)}, {}),
+        (1.0, {"members": ()}, {"Suspended": ("True", "UserRequested"), "rendering": OLD}),
+        (1.0, {"job": make_job()}, {"start": ("replay-0", "learner", "actor-0"), "rendering": NEW}),
+    )
 
 
 def test_a_queue_that_takes_the_quota_back_changes_it_too(controller: Controller) -> None:
-    controller.look(1.0, admission=Admission(False, Reason.EVICTED), checkpoint=CheckpointFacts())
-    controller.look(120.0, members=())
-    controller.after(1.0, {"admission": None}, rendering=NEW)
+    controller.story(
+        (1.0, {"admission": Admission(False, Reason.EVICTED), "checkpoint": CheckpointFacts()}, {}),
+        (120.0, {"members": ()}, {}),
+        (1.0, {"admission": None}, {"rendering": NEW}),
+    )
 
 
 def test_a_change_that_restarts_everything_changes_it(controller: Controller) -> None:

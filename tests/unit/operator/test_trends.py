@@ -48,11 +48,37 @@ def controller() -> Controller:
     return running(RETURN)
 
 
-def test_a_return_that_stays_where_it_is_ends_the_job_after_a_window_that_fills_it_and_one_without_improvement() -> (
-    None
-):
-    assert ended_at(running(RETURN), [(1.0, None)] * 40) == 2 * WINDOW
-    assert ended_at(running(RETURN), [(1.0, None)] * 400, every=100) == 2 * WINDOW - 900, "as often as it is asked"
+@pytest.mark.parametrize(
+    ("rules", "moments", "end"),
+    [
+        # A window that fills, and one without improvement.
+        ((RETURN,), [(1.0, None)] * 40, 2 * WINDOW),
+        ((RETURN,), [(9.0 if number == 14 else 1.0, None) for number in range(40)], 2 * WINDOW),
+        ((RETURN,), [(0.01 * number, None) for number in range(60)], 18_000),
+        ((RETURN,), [(0.1 * number, None) for number in range(60)], None),
+        ((RETURN, "spec.earlyStopping.trainingReturn.graceRawFrames=30000"), [(1.0, None)] * 60, 30_000 + WINDOW),
+        # Five moments until the median is large, and nine of those.
+        ((LOSS,), [(None, 0.5)] * 15 + [(None, 1e90)] * 30, 1000 * (15 + 5 + TREND_POINTS - 1)),
+        # CartPole's value loss grows by a factor of a thousand on its way to 500, and may stay there.
+        ((LOSS,), [(1.0 * number, 0.01 * number**2) for number in range(1, 80)] + [(80.0, 64.0)] * 30, None),
+        # Pong at -21, where every return is the same, then with its first points: both grow from nothing.
+        ((LOSS,), [(-21.0, 1e-6)] * 60 + [(-21.0 + 0.02 * number, 1e-2) for number in range(60)], None),
+        ((LOSS,), [(5.0 - 0.01 * number, 90.0 if number % 3 == 0 else 0.5) for number in range(60)], None),
+        ((LOSS,), [(5.0 - 0.01 * number, -0.5 + 0.1 * number) for number in range(30)], None),
+    ],
+    ids=[
+        "a return that stays", "one good moment", "a return that grows by less than minDelta", "by more",
+        "a grace period", "a loss alone", "a loss that grows with the return", "a flat start", "peaks", "below zero",
+    ],
+)  # fmt: skip
+def test_which_courses_end_a_job_and_when(
+    rules: tuple[str, ...], moments: list[tuple[float | None, float | None]], end: int | None
+) -> None:
+    assert ended_at(running(*rules), moments) == end
+
+
+def test_moments_count_as_often_as_they_are_asked_for() -> None:
+    assert ended_at(running(RETURN), [(1.0, None)] * 400, every=100) == 2 * WINDOW - 900
 
 
 def test_the_message_has_the_numbers_to_check_it_by(controller: Controller) -> None:
@@ -62,18 +88,7 @@ def test_the_message_has_the_numbers_to_check_it_by(controller: Controller) -> N
     )
 
 
-def test_a_return_that_grows_by_more_than_min_delta_within_a_window_goes_on() -> None:
-    assert ended_at(running(RETURN), [(0.1 * number, None) for number in range(60)]) is None
-    assert ended_at(running(RETURN), [(0.01 * number, None) for number in range(60)]) is not None
-
-
-def test_one_good_moment_is_no_improvement_of_a_median() -> None:
-    assert ended_at(running(RETURN), [(9.0 if number == 14 else 1.0, None) for number in range(40)]) == 2 * WINDOW
-
-
-def test_nothing_is_judged_before_the_grace_period_nor_of_few_games(controller: Controller) -> None:
-    later = running(RETURN, "spec.earlyStopping.trainingReturn.graceRawFrames=30000")
-    assert ended_at(later, [(1.0, None)] * 60) == 30_000 + WINDOW
+def test_nothing_is_judged_of_few_games(controller: Controller) -> None:
     for number in range(1, 40):
         assert told(controller, 1000 * number, 1.0, None, games=9).outcome is None
 
@@ -94,26 +109,6 @@ def test_a_loss_far_above_its_lowest_for_a_window_ends_the_job_while_the_return_
         "value loss: its median over 9,000 raw frames is 50 and was more than 4 times 0.5 for as many, as the training "
         "return, 3.00, was below 11.00"
     )
-
-
-@pytest.mark.parametrize(
-    "moments",
-    [
-        # CartPole's value loss grows by a factor of a thousand on its way to 500, and may stay there.
-        [(1.0 * number, 0.01 * number**2) for number in range(1, 80)] + [(80.0, 64.0)] * 30,
-        # Pong at -21, where every return is the same, then with its first points: both grow from nothing.
-        [(-21.0, 1e-6)] * 60 + [(-21.0 + 0.02 * number, 1e-2) for number in range(60)],
-        [(5.0 - 0.01 * number, 90.0 if number % 3 == 0 else 0.5) for number in range(60)],
-        [(5.0 - 0.01 * number, -0.5 + 0.1 * number) for number in range(30)],
-    ],
-    ids=["grows with the return", "a flat start", "peaks", "below zero"],
-)
-def test_a_loss_that_grows_in_another_way_is_no_divergence(moments: list[tuple[float, float]]) -> None:
-    assert ended_at(running(LOSS), moments) is None
-
-
-def test_without_a_return_the_loss_is_judged_alone() -> None:
-    assert ended_at(running(LOSS), [(None, 0.5)] * 15 + [(None, 1e90)] * 30) == 1000 * (15 + 5 + TREND_POINTS - 1)
 
 
 @pytest.mark.parametrize("name", ["value_loss", "critic_loss", "loss"])
@@ -199,7 +194,6 @@ def test_windows_as_short_as_a_sixteenth_of_the_default_would_not_either_and_sho
 
 def records(count: int, frames: int = 1000) -> list[dict[str, Any]]:
     """A run of which the value loss diverges from its middle on."""
-    found = [{"kind": "machine", "elapsed_seconds": 0.0, "raw_frames": 0}]
     found = [{"kind": "machine", "elapsed_seconds": 0.0, "raw_frames": 0}]
     for number in range(1, count + 1):
         late = number > count // 2
