@@ -21,6 +21,7 @@ from rljob_operator.kube.reporting.events import (
     reference,
 )
 
+from tests.cluster.control_plane import meanwhile
 from tests.support.clock import Clock
 from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, never, refuses, served
 
@@ -193,19 +194,15 @@ async def test_a_note_is_cut_to_what_the_server_takes_counted_in_bytes(taken: Ta
 
 
 async def test_it_sends_by_itself(taken: Taken) -> None:
-    async with recorded(taken) as (recorder, *_):
-        running = asyncio.create_task(recorder.run())
+    async with recorded(taken) as (recorder, *_), meanwhile(recorder.run()):
         for number in range(3):
             say(recorder, f"note {number}")
             await asyncio.sleep(0.1)
         assert len(taken.sent) == 3
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_what_has_ended_is_forgotten_also_where_there_is_always_something_to_say(taken: Taken) -> None:
-    async with recorded(taken) as (recorder, clock, *_):
-        running = asyncio.create_task(recorder.run())
+    async with recorded(taken) as (recorder, clock, *_), meanwhile(recorder.run()):
         for number in range(10):
             say(recorder, f"note {number}")
             await asyncio.sleep(0.05)
@@ -213,5 +210,3 @@ async def test_what_has_ended_is_forgotten_also_where_there_is_always_something_
         await asyncio.sleep(0.05)
         assert len(recorder._series) <= 2
         assert recorder.counts["dropped"] == 0
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -72,11 +72,12 @@ async def polling(
     period_seconds: float = 0.05,
     news_seconds: float = NEWS_SECONDS,
     again_seconds: float = AGAIN_SECONDS,
-    now: Callable[[], float] = time.time,
+    reach: PodNetwork | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[Poll[str], list[str]]]:
     told: list[str] = []
     rhythm = Rhythm(period_seconds, again_seconds, news_seconds)
-    poll: Poll[str] = Poll(told.append, PodNetwork(timeout_seconds), rhythm=rhythm, now=now)
+    poll: Poll[str] = Poll(told.append, reach or PodNetwork(timeout_seconds), rhythm=rhythm, **options)
     try:
         yield poll, told
     finally:
@@ -140,21 +141,18 @@ async def test_long_answers_are_read_one_at_a_time() -> None:
             finally:
                 self.under_way -= most_bytes == LARGEST_BYTES
 
-    told, reach = set[str](), Counting()
-    async with serving() as learner:
+    reach = Counting()
+    async with serving() as learner, polling(period_seconds=0.01, reach=reach) as (poll, told):
         learner.body = json.dumps({**GOOD, "weights": {"text": "x" * (1 << 20)}}).encode()
-        poll = Poll(told.add, reach, rhythm=Rhythm(0.01))
         for name in "abcdefgh":
             poll.follow(name, [LearnerPoll("a", learner.url)])
-        await until(lambda: len(told) == 8)
+        await until(lambda: set(told) == set("abcdefgh"))
         assert ({poll.answer(name).status.updates for name in told}, reach.most) == ({7}, 1)
-        await poll.close()
 
 
 async def test_figures_alone_are_told_apart_from_news() -> None:
-    news, figures = list[str](), list[str]()
-    async with serving() as learner:
-        poll = Poll(news.append, PodNetwork(0.5), rhythm=Rhythm(0.01), on_figures=figures.append)
+    figures: list[str] = []
+    async with serving() as learner, polling(period_seconds=0.01, on_figures=figures.append) as (poll, news):
         poll.follow("pong", [LearnerPoll("a", learner.url)])
         await until(lambda: len(figures) > 2)
         assert len(news) == 1, "the first answer"
@@ -163,7 +161,6 @@ async def test_figures_alone_are_told_apart_from_news() -> None:
             await until(lambda: len(news) == count)  # noqa: B023
         learner.code = 500
         await until(lambda: len(news) > 5)
-        await poll.close()
 
 
 async def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
@@ -232,16 +229,13 @@ async def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> 
                 await asyncio.sleep(0.2)
             return json.dumps({"updates": 1 if url.endswith("old") else 2}).encode()
 
-    told: list[str] = []
-    poll: Poll[str] = Poll(told.append, LateReach(), rhythm=Rhythm(0.01))
-    poll.follow("pong", [LearnerPoll("a", "old")])
-    await asyncio.sleep(0.05)
-    poll.follow("pong", [LearnerPoll("b", "new")])
-    await asyncio.sleep(0.05)
-    assert told == []
-    await until(lambda: bool(told))
-    assert poll.answer("pong").status.updates == 2
-    await poll.close()
+    async with polling(period_seconds=0.01, reach=LateReach()) as (poll, told):
+        for life, url in (("a", "old"), ("b", "new")):
+            poll.follow("pong", [LearnerPoll(life, url)])
+            await asyncio.sleep(0.05)
+        assert told == []
+        await until(lambda: bool(told))
+        assert poll.answer("pong").status.updates == 2
 
 
 async def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -> None:

@@ -24,7 +24,7 @@ from rljob_operator.kube.reporting.health import LOOP_LAG_SECONDS, Health
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, WorkQueue
 
-from tests.cluster.control_plane import connects
+from tests.cluster.control_plane import connects, meanwhile
 from tests.support.ports import free_ports
 from tests.unit.operator.kube.fake_api_server import Answer, refuses, says, served
 
@@ -222,13 +222,9 @@ async def running(lag_seconds: float = LOOP_LAG_SECONDS) -> AsyncIterator[tuple[
         port=free_ports(1)[0],
         lag_seconds=lag_seconds,
     )
-    task = asyncio.create_task(health.run())
-    await asyncio.sleep(0.05)
-    try:
+    async with meanwhile(health.run()):
+        await asyncio.sleep(0.05)
         yield health, world
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def asked(health: Health, path: str) -> tuple[int, str]:
