@@ -4,6 +4,7 @@ There is one device here, for which torch has two names.
 """
 
 import math
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -33,6 +34,12 @@ from tests.unit.learner.optim.test_unroll_updater import assert_learned_alike, l
 THERE = torch.device("cpu:0")
 LONGEST_SECONDS = 120.0
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests do not decide whether anything is compiled."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
 
 
 def a_job(kind: str = "ApeXDQN", raw_frames: int | None = None, processes: int = 1, **of_algorithm: object) -> RLJob:
@@ -176,6 +183,18 @@ def test_an_update_stays_as_it_was(
     torch.testing.assert_close(learned(mine, params, 2), learned(plain, params, 2), rtol=0, atol=0)
     assert not mine.compiled
     assert said in caplog.text
+
+
+@needs_compiler
+def test_a_busy_machine_compiles_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    params = unroll_parameters()
+    mine, example = updater(params), algorithm("IMPALA").example_batch(SPEC, params, CPU)
+    monkeypatch.setattr(plan, "SHORT_SECONDS", LONGEST_SECONDS)
+    monkeypatch.setattr(os, "getloadavg", lambda: (10.0 * (os.cpu_count() or 1), 0.0, 0.0))
+    monkeypatch.setattr(type(mine), "compile", no_compiler)
+    assert compiled_if_it_pays(mine, example, math.inf) is mine
+    assert "this machine is too busy for a compiler" in caplog.text
 
 
 @needs_compiler

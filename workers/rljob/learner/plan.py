@@ -47,6 +47,7 @@ from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.update_trial import capture_if_it_learns_the_same, differences, first_minibatch
 from rljob.learner.optim.updater import AnyUpdater, make_updater, trial_update
 from rljob.replay.config import capacity_of
+from rljob.threads import usable_cores
 
 log = logging.getLogger(__name__)
 
@@ -262,6 +263,8 @@ SHORT_SECONDS: Final = 0.003
 of its SAC 10.4 ms, and 13.8 compiled."""
 WORTH_SECONDS: Final = 60.0
 """A compiler takes ten seconds and more, and saves a third to a half: all updates of the job must take so long without it."""
+MOST_LOAD: Final = 4.0
+"""Processes to a core beyond which a compiler would take minutes: with twelve it took two and three."""
 TOLERANCE: Final = 0.01
 """By so much of its length a gradient may differ: a compiler adds up in another order."""
 _BUDGET_SECONDS: Final = 0.3
@@ -292,6 +295,9 @@ def compiled_if_it_pays(updater: AnyUpdater, batch: Any, planned_updates: float)
     clock = _clock(updater.device)
     took = _seconds(partial(updater.differentiated, minibatch), clock)
     if took > SHORT_SECONDS or took * planned_updates < WORTH_SECONDS:
+        return updater
+    if os.getloadavg()[0] > MOST_LOAD * usable_cores():
+        log.info("an update of %.2f ms is not compiled: this machine is too busy for a compiler", 1e3 * took)
         return updater
     log.info("an update takes %.2f ms and is compiled, which takes ten seconds and more", 1e3 * took)
     compiled = copy.copy(updater)
