@@ -282,13 +282,14 @@ def test_a_pod_s_program_imports_no_other_command() -> None:
     assert {name for name in imported if name.startswith(watched)} == {"rljob_operator.cli"}
 
 
-def test_a_module_that_takes_the_root_loggers_handlers_leaves_ours() -> None:
+def test_a_module_that_takes_the_root_loggers_handlers_or_closes_stderr_leaves_ours() -> None:
     code = (
-        "import logging, resource\n"
+        "import logging, resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
         "from rljob.roles import command\n"
         "command.prepare_process(logging.INFO)\n"
         "logging.basicConfig(force=True, level=logging.ERROR)\n"
+        "sys.stderr.close()\n"
         "logging.getLogger('rljob.actor.loop').info('still told')\n"
         "assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
     )

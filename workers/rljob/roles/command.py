@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -277,12 +276,13 @@ def worker(
 
 
 def prepare_process(log_level: int) -> None:
-    """Log to stderr, also where a user's module gives the root logger other handlers or none, and the place of a crash in native
-    code; open as many files as may be, for many copies of an environment have many pipes."""
+    """Log to stderr, also where a user's module closes that, or gives the root logger other handlers or none, and the place of a
+    crash in native code; open as many files as may be, for many copies of an environment have many pipes."""
     faulthandler.enable(2, all_threads=False)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    logging.basicConfig(level=log_level, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr)
+    stderr = open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115 (it is the log, to the end)
+    logging.basicConfig(level=log_level, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=stderr)
     ours = logging.getLogger("rljob")
     ours.setLevel(log_level)
     ours.propagate = False
