@@ -200,7 +200,7 @@ class Driver:
             now, begun = (parse_job(each).spec.model_dump(by_alias=True) for each in (self._brought(job, run), made))
         except ManifestError:
             return True
-        return without_places(as_begun(now, *_FOLLOWS)) != without_places(as_begun(begun, *_FOLLOWS))
+        return bool(without_places(as_begun(now, *_FOLLOWS)) != without_places(as_begun(begun, *_FOLLOWS)))
 
 
 def is_saved(run: Run, job: Mapping[str, Any], status: RLJobStatus) -> bool:
