@@ -295,16 +295,6 @@ def test_why_a_judge_does_not_come_up_is_told(monkeypatch: pytest.MonkeyPatch) -
     assert full not in world.condition("Ready")["message"]
 
 
-@pytest.mark.parametrize(("reason", "solved"), [("MetricReached", True), ("EarlyStopped", False)])
-def test_a_run_that_was_given_up_has_not_reached_its_goal(reason: str, solved: bool) -> None:
-    world = World(document(2, prune=HALVING, parallelism=2), spread)
-    world.settle()
-    world.states["a-0"], world.frames["a-0"] = {"Complete": reason}, 700
-    world.live()
-    first = next(entry for entry in world.entries() if entry["kind"] == "Score" and entry["trial"] == 0)
-    assert (first["rawFrames"], first["solved"]) == (700, solved)
-
-
 def test_the_best_that_is_gone_at_the_end_is_named_without_a_fresh_verdict() -> None:
     world = World(document(2), spread)
     while "End" not in [entry["kind"] for entry in world.entries()]:

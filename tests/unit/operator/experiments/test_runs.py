@@ -77,7 +77,8 @@ def test_a_run_that_failed_says_why(ended: Path, driver: Driver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "solved"), [("TargetReturnReached", True), ("EarlyStopped", False), ("StepBudgetReached", False)]
+    ("reason", "solved"),
+    [("TargetReturnReached", True), ("MetricReached", True), ("EarlyStopped", False), ("StepBudgetReached", False)],
 )
 def test_a_run_that_was_given_up_has_not_reached_its_goal(
     ended: Path, driver: Driver, monkeypatch: pytest.MonkeyPatch, reason: str, solved: bool
