@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.apex_dqn.loss import targets
-from rljob.algorithms.batches import TransitionBatch
 from rljob.api import ApeXDQNParameters, parse_job
+from rljob.envs import StepResult
 from rljob.experience import Decision
 from rljob.threads import usable_cores
 from torch import Tensor
@@ -70,19 +70,18 @@ def test_a_batch_holds_what_happened(name: str) -> None:
     """Each drawn transition is one that was stepped: its action, its reward, and the frames before and after it."""
     loop = SynchronousLoop(RUNG[name], 3, 10_000)
     seen: set[tuple[bytes, int, float, bytes]] = set()
-    for _ in range(1_400):
-        before = loop.observation.copy()
-        decided = loop.decide()
-        loop.decide = lambda: decided  # type: ignore[method-assign] # noqa: B023
-        stepped, results = loop.environment.step, []
-        loop.environment.step = lambda actions: results.append(stepped(actions)) or results[-1]  # type: ignore # noqa: B023
-        loop.turn()
-        loop.environment.step = stepped  # type: ignore[method-assign]
-        del loop.decide
-        (result,) = results
+    step = loop.environment.step
+
+    def noted(actions: np.ndarray) -> StepResult:
+        before, result = loop.observation.copy(), step(actions)
         for i in range(RUNG[name].environments):
             after = result.observation if not result.terminated[i] else result.final_observation
-            seen.add((before[i].tobytes(), int(decided.action[i]), float(result.reward[i]), after[i].tobytes()))
+            seen.add((before[i].tobytes(), int(actions[i]), float(result.reward[i]), after[i].tobytes()))
+        return result
+
+    loop.environment.step = noted  # type: ignore[method-assign, assignment]
+    for _ in range(1_400):
+        loop.turn()
     drawn, ends = set(), 0
     for _ in range(200):
         batch = loop.replay.sample()
@@ -128,25 +127,15 @@ def test_the_tensor_wrappers_show_the_same_game(monkeypatch: pytest.MonkeyPatch)
     assert np.array_equal(played("several"), ours)
 
 
-def test_the_first_update_is_that_of_dqn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loss by its formula, from the batch and the weights of before."""
-    loop = SynchronousLoop(RUNG["synchronous"], 3, FILL)
-    taken: list[tuple[TransitionBatch, float]] = []
-    update = loop.updater.update
-
-    def by_formula(batch: TransitionBatch, steps: int) -> tuple[Tensor, Tensor]:
-        online, target = loop.updater.online, loop.updater.target
-        with torch.no_grad():
-            wanted = batch.n_step_return + batch.discount * target(batch.next_observation).max(dim=1).values
-            values = online(batch.observation)[torch.arange(len(batch.action)), batch.action]
-            taken.append((batch, float((values - wanted).square().mean() / 2)))
-        return update(batch, steps)
-
-    monkeypatch.setattr(loop.updater, "update", by_formula)
-    while not taken:
-        loop.turn()
-    (_, wanted), *_ = taken
-    assert (loop.updater.updates, float(loop.figures[0])) == (1, pytest.approx(wanted, rel=1e-5))
+def test_an_update_is_that_of_dqn() -> None:
+    """The loss by its formula, from a batch and the weights of before."""
+    loop = trained("synchronous", 1)
+    batch, online, target = loop.replay.sample(), loop.updater.online, loop.updater.target
+    with torch.no_grad():
+        wanted = batch.n_step_return + batch.discount * target(batch.next_observation).max(dim=1).values
+        values = online(batch.observation)[torch.arange(len(batch.action)), batch.action]
+    _, figures = loop.updater.update(batch, 0)
+    assert float(figures[0]) == pytest.approx(float((values - wanted).square().mean() / 2), rel=1e-5)
 
 
 def test_the_control_learns_to_the_last_bit_what_the_first_rung_does() -> None:

@@ -6,6 +6,7 @@ import resource
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,9 +54,9 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, file: str, damage: 
     assert checkpoint.latest_valid(tmp_path).manifest["counters"]["updates"] == 10
 
 
-def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path, closes: Any) -> None:
     tensors = {"online.x": torch.zeros(50_000)}
-    saver = Saver(tmp_path, keep=3)
+    saver = closes(Saver(tmp_path, keep=3))
     saver.save(10, tensors, {"counters": {"updates": 10}, "requested_unix": 7.5}, wait=True)
     assert (saver.status.state, saver.status.requested_unix) == ("Valid", 7.5)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -71,7 +72,6 @@ def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -
     assert (checkpoint.read(Path(status.path)).manifest["counters"]["updates"], list(tmp_path.glob(".*"))) == (10, [])
     saver.save(30, tensors, {"counters": {"updates": 30}}, wait=True)
     assert (saver.status.state, saver.status.message) == ("Valid", "")
-    saver.close()
 
 
 def test_policy_prefers_the_best_then_the_average_then_the_online_network(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ Interruptions of training: a checkpoint on request, and games that need its core
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import stored, verify
 from rljob.learner import state
 from rljob.learner.loop import Learner
-from rljob.roles.learner import wanted_since
 from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.server import WeightServer
@@ -74,8 +72,7 @@ def test_a_fork_takes_weights_and_moments_and_no_count_and_no_parameter(tmp_path
         one.counters.played(500, 1000)
         before = one.counters.document(one._updater.updates)
         follows(one, asked({"algorithm.learningRate": 2e-3}, FORK))
-        found = checkpoint.latest_valid(donor)
-        assert found is not None
+        found = known(checkpoint.latest_valid(donor))
         for section, network in one._updater.networks().items():  # the target network, too
             assert_equal(network.state_dict(), found.section(section))
         assert_equal(one._updater.optimizer.state(0), found.section("optimizer.0"))
@@ -88,8 +85,7 @@ def test_a_fork_takes_weights_and_moments_and_no_count_and_no_parameter(tmp_path
         one._learn(ready(1.0))
         one._housekeeping()
         one._saver.finish()
-        saved = checkpoint.latest_valid(own)
-        assert saved is not None
+        saved = known(checkpoint.latest_valid(own))
         assert (saved.manifest["fork"], saved.manifest["parameters"]["learning_rate"]) == ("a", 2e-3)
         moved = weights(one)
         assert any((tensor != found.section("online")[name]).any() for name, tensor in moved.items())
@@ -147,9 +143,7 @@ def test_a_learner_that_goes_back_behind_a_fork_does_it_again(tmp_path: Path, do
         one._save(wait=True)
         follows(one, asked({}, FORK))
         epoch, taken = one.counters.epoch, weights(one)
-        behind = checkpoint.latest_valid(tmp_path / "own")
-        assert behind is not None
-        one.resume(behind)
+        one.resume(known(checkpoint.latest_valid(tmp_path / "own")))
         follows(one, asked({}, FORK))
         assert one.counters.epoch == epoch + 1
         assert_equal(weights(one), taken)
@@ -183,7 +177,6 @@ def test_entries_of_a_schedule_count_in_order_and_a_resumed_learner_has_those_th
         for frames in (0, 99, 100, 300):
             one._played = frames, frames
             follows(one, asked(schedule=entries))
-            one._follow()
             rates.append((one._updater.learning_rate.at(0), one.status().scheduled or 0))
         assert rates == [(1e-3, 0), (1e-3, 0), (2e-3, 1), (3e-3, 2)]
 
@@ -253,21 +246,8 @@ def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Pa
         assert verify(newest).manifest["requested_unix"] == asked
 
 
-@pytest.mark.parametrize("note", [{}, {"sinceUnix": "now"}, {"sinceUnix": True}, {"sinceUnix": float("nan")}])
-def test_a_request_needs_a_time(note: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="sinceUnix"):
-        wanted_since(note)
-
-
-@contextmanager
-def evaluator_of(server: WeightServer) -> Iterator[WeightClient]:
-    client = WeightClient(server.weights, server.notice, evaluation=True)
-    yield client
-    client.close()
-
-
-def verdict() -> Evaluation:
-    return Evaluation(Verdict(version=1, mean=18.5, episodes=2))
+def evaluator_of(server: WeightServer) -> closing[WeightClient]:
+    return closing(WeightClient(server.weights, server.notice, evaluation=True))
 
 
 def under_way(games: int, *, alone: bool = False) -> EvaluationUnderWay:
@@ -295,7 +275,7 @@ def test_no_update_is_made_until_there_is_a_verdict(tmp_path: Path) -> None:
             one._turn()
         assert one.status().updates == before.updates
         assert one.clock.seconds()["evaluation"] > 0.2
-        evaluator.report(verdict())
+        evaluator.report(Evaluation(Verdict(version=1, mean=18.5, episodes=2)))
         eventually(lambda: in_state(one, "Training"))
         assert one.status().updates == before.updates + 1
 

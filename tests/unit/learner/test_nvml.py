@@ -178,10 +178,9 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_module, "DriverFigures", Figures)
 
 
-def test_a_cpu_has_nothing_to_say() -> None:
-    gpu = Gpu(torch.device("cpu"))
+def test_a_cpu_has_nothing_to_say(closes: Any) -> None:
+    gpu = closes(Gpu(torch.device("cpu")))
     assert gpu.facts == gpu.figures() == {}
-    gpu.close()
 
 
 @pytest.mark.usefixtures("card")
@@ -209,10 +208,9 @@ def test_without_the_driver_s_library_memory_is_known_all_the_same() -> None:
 
 
 @needs_cuda
-def test_of_the_gpu_that_is_here() -> None:
-    gpu = Gpu(torch.device("cuda"))
+def test_of_the_gpu_that_is_here(closes: Any) -> None:
+    gpu = closes(Gpu(torch.device("cuda")))
     assert gpu.facts["device_name"] == torch.cuda.get_device_name()
     assert (nvml() is None) != bool(gpu.facts.get("driver"))
     figures = gpu.figures()
     assert 0.0 < figures["memory_used_bytes"] <= figures["memory_total_bytes"]
-    gpu.close()
