@@ -1,6 +1,5 @@
 """Weights from another actor of the node: real sockets with CURVE, and relays that lie, sleep or are none."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from rljob.weights.relay import Relay, RelayTree
 from rljob.weights.server import WeightServer
 from rljob.wire import Client, Message, RoleKeys, Server, load_keys, write_keys
 
+from tests.support.odd_peers import saying
 from tests.support.waiting import eventually
 from tests.unit.weights.test_weights import Numbers, assert_those_of, news
 
@@ -95,39 +95,29 @@ def claims(learner: WeightServer, keys: Keys, endpoint: str) -> Iterator[None]:
 
 
 @contextmanager
-def relay_that(answers: Callable[[Message], Message | None], keys: Keys) -> Iterator[tuple[str, list[int]]]:
+def relay_that(answers: Callable[[Message], list[Message]], keys: Keys) -> Iterator[tuple[str, list[int]]]:
     """Its endpoint, and the parts that it was asked for."""
-    asked: list[int] = []
-    over = threading.Event()
-    server = Server("tcp://127.0.0.1:*", keys.actor.server())
+    server, asked = Server("tcp://127.0.0.1:*", keys.actor.server()), list[int]()
 
-    def serve() -> None:
-        while not over.is_set():
-            server.wait(0.02)
-            while (arrived := server.receive()) is not None:
-                asked.append(int(arrived[1].fields["index"]))
-                if (answer := answers(arrived[1])) is not None:
-                    server.send(arrived[0], answer)
-        server.close()
+    def noted(request: Message) -> list[Message]:
+        asked.append(int(request.fields["index"]))
+        return answers(request)
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield server.endpoint, asked
-    over.set()
-    thread.join()
+    with saying(server, noted):
+        yield server.endpoint, asked
 
 
-def lying(request: Message) -> Message:
-    return Message("part", request.fields, {"buffer": np.ones(PART, np.uint8)})
+def lying(request: Message) -> list[Message]:
+    return [Message("part", request.fields, {"buffer": np.ones(PART, np.uint8)})]
 
 
 @pytest.mark.parametrize(
-    ("answers", "why"), [(lying, "has not the digest announced"), (lambda request: None, "has sent nothing for 0.")]
+    ("answers", "why"), [(lying, "has not the digest announced"), (lambda request: [], "has sent nothing for 0.")]
 )
 def test_a_relay_that_fails_costs_one_timeout_and_is_not_asked_again(
     learner: WeightServer,
     keys: Keys,
-    answers: Callable[[Message], Message | None],
+    answers: Callable[[Message], list[Message]],
     why: str,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,9 +1,8 @@
 """Weights over real in-process sockets: fetching, evaluation weights, verdicts, damage, and a learner that comes back lower."""
 
 import itertools
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from rljob.weights.server import PublishedVersion, WeightServer
 from rljob.wire import Message, Publisher, Server, load_keys, write_keys
 from torch import nn
 
-from tests.support.waiting import eventually
+from tests.support.odd_peers import saying
+from tests.support.waiting import eventually, known
 from tests.unit.learner.learner_builders import IMAGES, assert_equal, parameters, updater
 
 Connect = Callable[..., WeightClient]
@@ -37,24 +37,14 @@ def endpoints() -> tuple[str, str]:
 
 
 @pytest.fixture
-def connect(endpoints: tuple[str, str]) -> Iterator[Connect]:
-    """Makes clients, and closes them."""
-    made: list[WeightClient] = []
-
-    def client(at: tuple[str, str] = endpoints, **settings: Any) -> WeightClient:
-        made.append(WeightClient(*at, **settings))
-        return made[-1]
-
-    yield client
-    for each in made:
-        each.close()
+def connect(endpoints: tuple[str, str], closes: Any) -> Connect:
+    """Makes clients."""
+    return lambda at=endpoints, **settings: closes(WeightClient(*at, **settings))
 
 
 def news(client: WeightClient) -> Any:
     """The next weights that a client gets."""
-    fresh = client.wait(60.0)
-    assert fresh is not None
-    return fresh
+    return known(client.wait(60.0))
 
 
 def assert_those_of(weights: Weights, module: nn.Module) -> None:
@@ -62,10 +52,8 @@ def assert_those_of(weights: Weights, module: nn.Module) -> None:
 
 
 @pytest.fixture
-def server(endpoints: tuple[str, str]) -> Iterator[WeightServer]:
-    server = WeightServer(*endpoints)
-    yield server
-    server.close()
+def server(endpoints: tuple[str, str], closes: Any) -> Any:
+    return closes(WeightServer(*endpoints))
 
 
 def test_flat_round_trip_and_checks() -> None:
@@ -229,96 +217,75 @@ class Numbers(nn.Module):
     ("count", "part_bytes", "parts"), [(0, 64, 0), (1, 1, 4), (16, 64, 1), (17, 64, 2), (1000, 64, 63)]
 )
 def test_a_version_is_encoded_once_for_all_its_clients(
-    connect: Connect, tmp_path: Path, count: int, part_bytes: int, parts: int
+    connect: Connect, closes: Any, tmp_path: Path, count: int, part_bytes: int, parts: int
 ) -> None:
     write_keys(keys := tmp_path / "keys")
     security = load_keys(keys, "learner").server()
-    server = WeightServer("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", security, part_bytes=part_bytes)
-    with closing(server):
-        at = server.weights, server.notice, load_keys(keys, "actor").client("learner")
-        clients = [connect(at) for _ in range(6)]  # type: ignore[arg-type]
-        for version in (1, 2):
-            server.publish(Numbers(count, version), version, 1, {})
-            for client in clients:
-                assert_those_of(news(client), Numbers(count, version))
-        status = server.status()
-        assert status["encodings_total"] == 2
-        assert status["sent_bytes_total"] >= 2 * 6 * 4 * count
-        for each in server._published[False]._kept:
-            assert len(each.parts) == parts
-            for _ in range(2 if parts else 0):
-                each.announcement(b"slow", "")
-                first = [len(each.part(b"slow", parts - 1)) for _ in range(3)]
-                assert first == [0 if parts == 1 else 1, 0, 0], (
-                    "a part travels once, the only one with what is told first"
-                )
-
-
-@contextmanager
-def answering(at: str, answer: Callable[[Message], Iterable[Any]]) -> Iterator[list[int]]:
-    """A learner that answers as it is told; the parts that it was asked for."""
-    wanted: list[int] = []
-    over = threading.Event()
-
-    def serve() -> None:
-        with Server(at) as server:
-            while not over.is_set():
-                server.wait(0.02)
-                while (arrived := server.receive()) is not None:
-                    if "index" in arrived[1].fields:
-                        wanted.append(int(arrived[1].fields["index"]))
-                    for message in answer(arrived[1]):
-                        server.send(arrived[0], message)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield wanted
-    over.set()
-    thread.join()
+    server = closes(WeightServer("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", security, part_bytes=part_bytes))
+    at = server.weights, server.notice, load_keys(keys, "actor").client("learner")
+    clients = [connect(at) for _ in range(6)]
+    for version in (1, 2):
+        server.publish(Numbers(count, version), version, 1, {})
+        for client in clients:
+            assert_those_of(news(client), Numbers(count, version))
+    status = server.status()
+    assert status["encodings_total"] == 2
+    assert status["sent_bytes_total"] >= 2 * 6 * 4 * count
+    for each in server._published[False]._kept:
+        assert len(each.parts) == parts
+        for _ in range(2 if parts else 0):
+            each.announcement(b"slow", "")
+            first = [len(each.part(b"slow", parts - 1)) for _ in range(3)]
+            assert first == [0 if parts == 1 else 1, 0, 0], "a part travels once, the only one with what is told first"
 
 
 def test_a_damaged_part_and_a_lost_one_are_asked_for_again_and_no_other(
     connect: Connect, endpoints: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     version = PublishedVersion(snapshot(Numbers(160), 1, 1, {}), False, 64)
-    faults = {3: "damaged", 7: "lost"}
+    wrong = {3: [np.zeros(64, np.uint8)], 7: []}  # what comes first, if anything
+    wanted: list[int] = []
 
     def answer(message: Message) -> Iterable[Any]:
         if message.kind == "fetch":
             return version.announcement(b"", "")
-        index = int(message.fields["index"])
-        fault = faults.pop(index, "")
-        wrong = Message("part", message.fields, {"buffer": np.zeros(64, np.uint8)})
-        return [wrong] if fault == "damaged" else [version.parts[index]] if not fault else []
+        wanted.append(index := int(message.fields["index"]))
+        if index in wrong:
+            return [Message("part", message.fields, {"buffer": buffer}) for buffer in wrong.pop(index)]
+        return [version.parts[index]]
 
-    with answering(endpoints[0], answer) as wanted, Publisher(endpoints[1]):
+    with saying(Server(endpoints[0]), answer), Publisher(endpoints[1]):
         client = connect(retry_seconds=0.2)
         assert_those_of(news(client), Numbers(160))
     assert sorted(wanted) == sorted([*range(10), 3, 7])
     assert (client.digest_mismatches, caplog.text.count("that has not the digest")) == (1, 1)
 
 
-def test_a_client_gets_a_whole_version_from_a_learner_that_publishes_all_the_time(connect: Connect) -> None:
-    large = WeightServer("inproc://often", "inproc://often-notice", part_bytes=4)
-    with closing(large):
-        clients = [connect((large.weights, large.notice), poll_seconds=0.01) for _ in range(3)]
-        versions = itertools.count(1)
-        got: dict[int, int] = dict.fromkeys(range(3), 0)
-        while min(got.values()) < 3:
-            large.publish(Numbers(64), version := next(versions), 1, {})
-            assert version < 20_000
-            for number, client in enumerate(clients):
-                got[number] += client.poll() is not None
-        assert large.status()["encodings_total"] < version / 2
-        assert len(large._published[False]._kept) <= 4
+@pytest.fixture
+def in_parts(endpoints: tuple[str, str], closes: Any) -> Any:
+    """A server that sends four bytes at a time."""
+    return closes(WeightServer(*endpoints, part_bytes=4))
 
 
-def test_a_client_that_keeps_up_gets_every_version(connect: Connect) -> None:
-    with closing(WeightServer("inproc://each", "inproc://each-notice", part_bytes=4)) as server:
-        client = connect((server.weights, server.notice))
-        for version in range(1, 20):
-            server.publish(Numbers(2, version), version, 1, {})
-            assert news(client).version == version, "those before hold it up"
+def test_a_client_gets_a_whole_version_from_a_learner_that_publishes_all_the_time(
+    in_parts: WeightServer, connect: Connect
+) -> None:
+    got = {connect(poll_seconds=0.01): 0 for _ in range(3)}
+    versions = itertools.count(1)
+    while min(got.values()) < 3:
+        in_parts.publish(Numbers(64), version := next(versions), 1, {})
+        assert version < 20_000
+        for client in got:
+            got[client] += client.poll() is not None
+    assert in_parts.status()["encodings_total"] < version / 2
+    assert len(in_parts._published[False]._kept) <= 4
+
+
+def test_a_client_that_keeps_up_gets_every_version(in_parts: WeightServer, connect: Connect) -> None:
+    client = connect()
+    for version in range(1, 20):
+        in_parts.publish(Numbers(2, version), version, 1, {})
+        assert news(client).version == version, "those before hold it up"
 
 
 def test_a_learner_that_returns_between_announcement_and_parts_gives_its_own_version(
