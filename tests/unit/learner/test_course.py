@@ -190,7 +190,7 @@ def test_what_the_job_can_not_follow_is_refused(tmp_path: Path) -> None:
                 one._course.ask(wrong)
 
 
-@pytest.mark.timeout(240)  # a compiler on a busy machine
+@pytest.mark.usefixtures("traced_alone")
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     ("algorithm", "clips"),

@@ -1,11 +1,9 @@
 """Ranks of a learner that wait for each other, or do not; and those that are refused."""
 
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -13,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from rljob.api.exit_codes import EXIT_RANK_LOST
+from rljob.errors import UsageError
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.ranks import Meeting, RankLost, Ranks
 from rljob.learner.sources import PATIENCE_SECONDS, InStep
@@ -90,16 +89,10 @@ def test_a_rank_without_batches_is_waited_for_once_and_holds_up_nobody(tmp_path:
     assert (first["shards"], second["shards"]) == (2, 1)
 
 
-_MEET = """
-import json, sys
-from rljob.errors import UsageError
-from rljob.learner.ranks import Meeting
-rank, count, port, about = json.loads(sys.argv[1])
-try:
-    Meeting(rank, count, ("127.0.0.1", port), 1, about).agree()
-except UsageError as error:
-    print(error)
-"""
+def refusal(rank: int, count: int, port: int, about: dict[str, str]) -> str:
+    with pytest.raises(UsageError) as refused:
+        Meeting(rank, count, ("127.0.0.1", port), 1, about).agree()
+    return str(refused.value)
 
 
 def test_a_rank_of_another_job_or_number_of_processes_is_refused_in_words() -> None:
@@ -111,13 +104,8 @@ def test_a_rank_of_another_job_or_number_of_processes_is_refused_in_words() -> N
             "rank 1 is of another job than rank 0: WORLD_SIZE 3 (rank 0: 2); start all from one manifest",
         ),
     ):
-        (port,) = free_ports(1)
-        given = [[0, 2, port, {"job": "a"}], [1, count, port, about]]
-        ranks = [
-            subprocess.Popen([sys.executable, "-c", _MEET, json.dumps(each)], stdout=subprocess.PIPE, text=True)
-            for each in given
-        ]
-        assert [rank.communicate(timeout=60)[0].strip() for rank in ranks] == [words] * 2
+        with ThreadPoolExecutor(2) as ranks:
+            assert [*ranks.map(refusal, (0, 1), (2, count), free_ports(1) * 2, ({"job": "a"}, about))] == [words] * 2
 
 
 def test_a_rank_that_is_told_to_leave_waits_no_longer() -> None:
