@@ -3,6 +3,7 @@
 The parts of a batch: single steps with their own targets, whole unrolls with their time together.
 """
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -155,11 +156,7 @@ NUMBERS = torch.arange(STEPS * UNROLLS).view(STEPS, UNROLLS)
 
 def batch(*, targets: bool = True) -> UnrollBatch:
     """A batch of random numbers; the actions name the steps."""
-    random = torch.Generator().manual_seed(1)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=random)
-
+    normal = partial(torch.randn, generator=torch.Generator().manual_seed(1))
     return UnrollBatch(
         observation={"one": normal(UNROLLS, STEPS + 1, 1, 4), "two": normal(UNROLLS, STEPS + 1, 2, 3, 3)},
         action=NUMBERS,

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,21 +56,13 @@ def every_space(
     return describe_environment(EVERY_SPACE, env_params), env_params
 
 
-def acting_shapes(spec: EnvironmentSpec, env_params: EnvironmentParameters) -> dict[str, tuple[int, ...]]:
-    return shapes_of(METHOD.build(spec, SMALL, env_params))
-
-
 def updater(params: SACParameters = SMALL, threads: int = 1, spec: EnvironmentSpec = SPEC) -> AnyUpdater:
     torch.manual_seed(0)
     return make_updater(METHOD, params, METHOD.build_learner(spec, params, ENV), CPU, DataParallelThreads(threads))
 
 
 def batch_of(rows: int = 32, spec: EnvironmentSpec = SPEC) -> TransitionBatch:
-    random = torch.Generator().manual_seed(3)
-
-    def drawn(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=random)
-
+    drawn = partial(torch.randn, generator=torch.Generator().manual_seed(3))
     return TransitionBatch(
         observation=drawn(rows, *spec.observation_shape),
         next_observation=drawn(rows, *spec.observation_shape),
@@ -207,7 +200,8 @@ def test_policy_and_critics_see_every_kind_of_observation_each_with_layers_of_th
 def test_leaves_of_the_role_critic_reach_the_critics_alone() -> None:
     with_leaf, env_params = every_space(observation="nested", action="number", leaves={"hidden": "critic"})
     without, _ = every_space(observation="nested", action="number", leaves={"hidden": "ignored"})
-    assert acting_shapes(with_leaf, env_params) == acting_shapes(without, env_params)
+    one, the_other = (shapes_of(METHOD.build(spec, SMALL, env_params)) for spec in (with_leaf, without))
+    assert one == the_other
     own, other = (METHOD.build_learner(spec, SMALL, env_params) for spec in (with_leaf, without))
     assert own.critics.weights[0].shape[1] == other.critics.weights[0].shape[1] + 2
 
@@ -266,17 +260,6 @@ def test_the_policy_alone_is_published_and_its_weights_are_those_that_acting_bui
     assert acting_state(own.online.state_dict(), METHOD.acting).keys() == acting.state_dict().keys()
 
 
-def test_a_learner_goes_on_from_a_checkpoint_to_the_bit(tmp_path: Path) -> None:
-    own, batch = updater(), batch_of()
-    own.update(batch, 0)  # type: ignore[union-attr]
-    path, _ = store.write(tmp_path, store.checkpoint_name(1, 1), capture(own), {})
-    other = updater(SMALL.model_copy(update={"initial_temperature": 0.5}))
-    restore(other, store.read(path), 1)
-    for each in (own, other):
-        each.update(batch, 0)  # type: ignore[union-attr]
-    assert_equal(own.online.state_dict(), other.online.state_dict())
-
-
 def test_from_the_best_policy_alone_critics_begin_anew(tmp_path: Path) -> None:
     own = updater()
     own.update(batch_of(), 0)  # type: ignore[union-attr]
@@ -303,15 +286,8 @@ def test_groups_hold_every_parameter_once() -> None:
 
 def sac_with(name: str, change: Callable[..., Any]) -> Any:
     """SAC whose method of that name gives what ``change`` makes of SAC's own result and of the arguments."""
-
-    class Own(type(METHOD)):  # type: ignore[misc]
-        pass
-
-    def method(self: Any, *given: Any) -> Any:
-        return change(getattr(METHOD, name)(*given), *given)
-
-    setattr(Own, name, method)
-    return Own()
+    method = {name: lambda self, *given: change(getattr(METHOD, name)(*given), *given)}
+    return type("Own", (type(METHOD),), method)()
 
 
 def first_replaced(**changes: Any) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from rljob.checkpoints.store import CheckpointProblem
 from rljob.learner import state
 from rljob.learner.saver import Saver
 
+from tests.support.waiting import raising
 from tests.unit.learner.learner_builders import IMAGES, SPEC, batches, identity, parameters, updater
 
 
@@ -155,11 +156,7 @@ def test_a_folder_of_somebody_else_is_told_before_anything_is_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a claim whose volume takes no fsGroup: a learner would train for days and leave nothing behind."""
-    saver = Saver(tmp_path / "checkpoints", keep=2)
-
-    def refuse(*ignored: object, **options: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
+    saver, refuse = Saver(tmp_path / "checkpoints", keep=2), raising(PermissionError(13, "Permission denied"))
     monkeypatch.setattr(Path, "touch", refuse)
     user = os.geteuid()
     said = rf"(?s)^{tmp_path}/checkpoints can't be written by user {user} of group .*chown -R {user}"

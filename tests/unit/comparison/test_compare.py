@@ -48,7 +48,10 @@ def refusal(paths: Sequence[Path], by: Sequence[str] = (), target: float | None 
 
 
 def test_runs_that_differ_by_their_seed_are_a_group(tmp_path: Path) -> None:
-    found = compare(groups_of(tmp_path))
+    """In any order."""
+    made = groups_of(tmp_path)
+    found = compare(made)
+    assert found == compare(made[::-1])
     assert (found.environment, found.games, found.targets) == ("CartPole-v1", 100, (Target("mean", 475.0),))
     groups = [(each.name, each.settings[RATE], [run.seed for run in each.runs], each.scores) for each in found.groups]
     assert groups == [  # the higher mean first
@@ -57,11 +60,6 @@ def test_runs_that_differ_by_their_seed_are_a_group(tmp_path: Path) -> None:
     ]
     assert [(pair.better, pair.than, pair.probability.value) for pair in found.pairs] == [("A", "B", 1.0)]
     assert "Fewer than 8 runs were judged in A, B: with 2," in notes(found)
-
-
-def test_the_same_runs_in_any_order_are_the_same_comparison(tmp_path: Path) -> None:
-    runs = groups_of(tmp_path)
-    assert compare(runs) == compare(runs[::-1])
 
 
 def test_what_it_took_to_the_target(tmp_path: Path) -> None:
@@ -256,12 +254,9 @@ def test_lines_of_the_record_that_are_none_are_told(tmp_path: Path) -> None:
     assert (found.groups[0].scores, told) == ((480.0, 480.0), True)
 
 
-def test_several_runs_of_one_seed_are_told(tmp_path: Path) -> None:
+def test_several_runs_of_one_seed_are_told_and_of_enough_runs_nothing(tmp_path: Path) -> None:
     made = [judged_run(tmp_path / name, FAST, seed=3) for name in "ab"]
     assert "A has several runs of seed 3" in notes(compare(made))
-
-
-def test_enough_runs_are_told_nothing_about(tmp_path: Path) -> None:
     assert "Fewer than" not in notes(compare(seeds(tmp_path, SLOW, 8)))
 
 

@@ -51,7 +51,9 @@ class Streams:
         reward, taken, final_value = random.normal(size=(3, count)).astype(np.float32)
         taken = -np.abs(taken)
         state = random.normal(size=(count, 2, self.memory)).astype(np.float32)
-        kind = random.choice(["goes on", "terminated", "truncated", "life lost"], count, p=self._odds())
+        kind = random.choice(
+            ["goes on", "terminated", "truncated", "life lost"], count, p=[1.0 - 3 * self.ends, *[self.ends] * 3]
+        )
         terminated, truncated, life_lost = (kind == name for name in ("terminated", "truncated", "life lost"))
         following = np.concatenate([self.observation[:, 1:], self._frames((count, 1))], axis=1)
         ended = terminated | truncated
@@ -65,9 +67,6 @@ class Streams:
         )  # fmt: skip
         self.observation = following
         return unrolls
-
-    def _odds(self) -> list[float]:
-        return [1.0 - 3 * self.ends, self.ends, self.ends, self.ends]
 
 
 def stack_at(unroll: Segment, t: int, stack: int) -> np.ndarray:
@@ -113,8 +112,7 @@ def test_unrolls_are_what_was_seen(
             np.testing.assert_array_equal(stack_at(unroll, t, stack), step.observation)
             ends_here = step.ends in ("terminated", "truncated") or (life_loss_ends and step.ends == "life lost")
             assert unroll["discount"][t] == (0.0 if ends_here else np.float32(GAMMA))
-            how = 2 if step.ends == "truncated" else 1
-            assert unroll["ended"][t] == (how if ends_here else 0)
+            assert unroll["ended"][t] == ends_here + (step.ends == "truncated")
             assert unroll["final_value"][t] == np.float32(step.final_value if step.ends == "truncated" else 0.0)
             assert [unroll[name][t] for name in ("action", "reward", "log_prob", "policy_version")] == step.row
         np.testing.assert_array_equal(stack_at(unroll, length, stack), shown[part][env])

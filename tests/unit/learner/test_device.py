@@ -15,6 +15,7 @@ from rljob.learner.device import DeviceMemory, DeviceMemoryProblem, DeviceProble
 from rljob.threads import SupervisedThread, ThreadEnded
 
 from tests.support.devices import needs_cuda
+from tests.support.waiting import raising
 
 NOTHING = "torch finds no CUDA device"
 CUDA = torch.device("cuda")
@@ -71,10 +72,11 @@ def test_a_device_is_used_where_it_is_there_and_was_asked_for_or_is_the_machines
 @pytest.mark.parametrize("cluster", [False, True])
 @pytest.mark.parametrize("on_missing", [None, "Fail", "UseCPU"])
 def test_none_at_all_means_the_cpu_and_no_device_is_touched(cluster: bool, on_missing: Any) -> None:
-    def touched() -> str:
-        raise AssertionError("it would take memory of a device that it does not use")
-
-    found = devices(Accelerator(count=0, on_missing=on_missing), on_cluster=cluster, why_not=touched)
+    found = devices(
+        Accelerator(count=0, on_missing=on_missing),
+        on_cluster=cluster,
+        why_not=lambda: pytest.fail("it would take memory of a device that it does not use"),
+    )
     assert found == (torch.device("cpu"),)
 
 
@@ -131,12 +133,10 @@ def test_a_build_without_cuda_and_a_machine_without_a_device_are_told_apart(monk
 
 
 def test_a_device_on_which_nothing_can_be_computed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*sizes: int, device: str) -> torch.Tensor:
-        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nsecond line")
-
+    no_kernel = RuntimeError("CUDA error: no kernel image is available for execution on the device\nsecond line")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(device.torch, "ones", broken)
+    monkeypatch.setattr(device.torch, "ones", raising(no_kernel))
     assert why_no_cuda() == (
         "torch finds a CUDA device and cannot compute on it "
         "(CUDA error: no kernel image is available for execution on the device)"
@@ -177,11 +177,7 @@ def test_what_is_so_already_is_no_advice(precision: str) -> None:
 
 def of_a_thread(error: Exception) -> None:
     """Have it end a thread, and raised where that thread is looked at."""
-
-    def body() -> None:
-        raise error
-
-    thread = SupervisedThread("prefetch", body)
+    thread = SupervisedThread("prefetch", raising(error))
     thread.start()
     thread.close()
     thread.check()

@@ -31,6 +31,7 @@ from rljob.replay.table import Capacity
 
 from tests.support.devices import DEVICES, LateEvent, needs_cuda
 from tests.support.experience import make_chunk
+from tests.support.waiting import raising
 from tests.unit.learner.optim.test_no_waiting import Waits, waiting_is_an_error
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -289,13 +290,6 @@ def test_on_a_cpu_it_is_in_ram() -> None:
     assert mirror_for(TWO_MILLION, 512, 2, torch.device("cpu")) == (None, "in RAM, as the learner computes on the CPU")
 
 
-class Refuses:
-    """A device that others have taken the memory of since it was asked."""
-
-    def __init__(self, *sizes: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 18.92 GiB.\nand a page more")
-
-
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
@@ -306,7 +300,9 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_that_is_gone_when_it_is_taken_leaves_the_mirror_in_ram(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(device_mirror, "DeviceMirror", Refuses)
+    """Others have taken it since the device was asked."""
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 18.92 GiB.\nand a page more")
+    monkeypatch.setattr(device_mirror, "DeviceMirror", raising(error))
     with caplog.at_level(logging.INFO):
         mirror, told = mirror_for(TWO_MILLION, 512, 2, torch.device("cuda"))
     assert mirror is None

@@ -14,6 +14,7 @@ from rljob.learner.gpu import FRESH_SECONDS, DriverFigures, Gpu, _driver_figures
 
 from tests.support.clock import Clock
 from tests.support.devices import needs_cuda
+from tests.support.waiting import raising
 
 UUID = "GPU-5ea9ed01-2b7c-4a1e-9d5b-0123456789ab"
 
@@ -133,10 +134,8 @@ def test_another_device_is_an_error(driver: Driver) -> None:
 
 
 def test_without_a_driver_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(flags: int) -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    monkeypatch.setattr(pynvml, "nvmlInitWithFlags", refused)
+    missing = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    monkeypatch.setattr(pynvml, "nvmlInitWithFlags", raising(missing))
     assert nvml() is None
 
 

@@ -62,11 +62,7 @@ def answer(request: urllib.request.Request | str) -> tuple[int, str]:
 def test_status_is_strict_json(server: TelemetryServer, role: Role) -> None:
     role.status |= {"n": np.int64(3), "array": np.arange(2), "where": {"inf": float("inf")}}
     code, body = get(server, "/status?pretty=1")
-
-    def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    document = json.loads(body, parse_constant=refuse)
+    document = json.loads(body, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert code == 200
     assert document == {
         "role": "learner", "updates": 7, "loss": None, "n": 3, "array": [0, 1], "where": {"inf": None},
@@ -106,9 +102,6 @@ def test_of_a_loop_that_stands_still_the_log_says_once_where(
 
     def loop() -> None:
         server.beat(within_seconds=0.05)
-        stands_still()
-
-    def stands_still() -> None:
         done.wait(30)
 
     thread = threading.Thread(target=loop)
@@ -118,7 +111,7 @@ def test_of_a_loop_that_stands_still_the_log_says_once_where(
     done.set()
     thread.join()
     (found,) = (record.getMessage() for record in caplog.records if "no progress" in record.getMessage())
-    assert re.search(r"it is at (threading|test_server)\.py:\d+, in (wait|stands_still)", found)
+    assert re.search(r"it is at (threading|test_server)\.py:\d+, in (wait|loop)", found)
 
 
 def test_an_exception_is_answered_with_its_reason_and_survived(server: TelemetryServer, role: Role) -> None:
