@@ -17,7 +17,7 @@ from rljob.wire.sockets import RefusalLimiter
 
 from tests.support.messages import MUTATIONS, seeds, well_formed
 
-CASES = 60_000
+CASES = 20_000
 
 
 def outcome(parts: list[bytes]) -> str:
