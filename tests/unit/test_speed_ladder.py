@@ -22,6 +22,7 @@ RUNG = {rung.name: rung for rung in rungs.MEASURED}
 IN_ONE_PROCESS = [rung.name for rung in rungs.LADDER if not rung.apart]
 APART = [rung.name for rung in rungs.MEASURED if rung.apart]
 FILL = 60
+FRAMES = 120
 
 
 def trained(name: str, updates: int, seed: int = 3) -> SynchronousLoop:
@@ -51,12 +52,12 @@ def test_the_rows_are_those_that_were_published() -> None:
 def test_a_rung_trains(name: str) -> None:
     loop = SynchronousLoop(RUNG[name], 3, FILL)
     before = weights(loop)
-    for _ in range(300 // RUNG[name].environments):
+    for _ in range(FRAMES // RUNG[name].environments):
         loop.turn()
     # One update for every step of all environments from the first on.
-    updates = (300 - FILL) // RUNG[name].environments + 1
+    updates = (FRAMES - FILL) // RUNG[name].environments + 1
     reading = loop.reading()
-    assert (reading.frames, loop.updater.updates, reading.samples) == (300, updates, updates * RUNG[name].batch_size)
+    assert (reading.frames, loop.updater.updates, reading.samples) == (FRAMES, updates, updates * RUNG[name].batch_size)
     assert torch.isfinite(loop.figures).all()
     assert not torch.equal(before, weights(loop))
     mean = loop.updater.online.mean
@@ -139,7 +140,7 @@ def test_an_update_is_that_of_dqn() -> None:
 
 
 def test_the_control_learns_to_the_last_bit_what_the_first_rung_does() -> None:
-    plain, control = trained("synchronous", 40), trained("graphs", 40)
+    plain, control = trained("synchronous", 15), trained("graphs", 15)
     assert torch.equal(weights(plain), weights(control))
 
 
