@@ -105,13 +105,7 @@ def _status(folder: Path) -> dict[str, Any]:
         return dict(json.load(answer))
 
 
-def test_it_tells_what_the_environment_reports(run: Any) -> None:
-    document = manifest(episodes=8, intervalSeconds=1, resources={"limits": {"cpu": "1"}})
-    document["spec"]["environment"]["id"] = "tests.support.reporting:Now"
-    assert _verdict(run, parse_job(document)).metrics == {"is_success": 1.0, "distance": 0.25, "first": 1.0}
-
-
-def test_it_plays_in_an_environment_of_its_own(run: Any) -> None:
+def test_it_plays_in_an_environment_of_its_own_and_tells_what_that_reports(run: Any) -> None:
     place = {"id": "tests.support.reporting:CartPole", "maxEpisodeSteps": 6}
     verdict = _verdict(run, _job(environment=place, resources={"limits": {"cpu": "1"}}))
     assert (verdict.episodes, verdict.mean_length_steps, verdict.metrics) == (5, 6.0, {"upright": 1.0})
