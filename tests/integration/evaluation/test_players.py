@@ -25,10 +25,6 @@ EPISODES = 7
 JOB = manifest(episodes=EPISODES)
 
 
-def identity() -> PolicyIdentity:
-    return identity_of(parse_job(JOB))
-
-
 def weights(seed: int) -> Weights:
     return snapshot(network(parse_job(JOB), seed), seed, 1, {})
 
@@ -39,7 +35,7 @@ def nothing() -> None:
 
 @contextmanager
 def made(processes: int) -> Iterator[Players]:
-    players = Players(identity(), processes, EPISODES)
+    players = Players(identity_of(parse_job(JOB)), processes, EPISODES)
     try:
         yield players
     finally:
@@ -76,10 +72,9 @@ def test_games_that_are_drawn_by_numpys_own_generator_are_each_another() -> None
 def test_every_game_counts_and_is_dealt_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """More games than places: the process that has a free place gets the next, until each has been played once."""
     monkeypatch.setattr(room, "ROWS", 2)
-    with made(2) as players:
-        assert sorted(game.index for game in players.play(weights(1), range(40), 3, nothing)) == list(range(40))
-    with made(1) as alone:
-        assert sorted(game.index for game in alone.play(weights(1), range(40), 3, nothing)) == list(range(40))
+    for processes in (1, 2):
+        with made(processes) as players:
+            assert sorted(game.index for game in players.play(weights(1), range(40), 3, nothing)) == list(range(40))
 
 
 def test_whoever_stops_asking_gets_no_games_of_before() -> None:

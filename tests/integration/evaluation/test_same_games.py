@@ -5,12 +5,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import imageio.v2 as imageio
 import numpy as np
 import pytest
 import torch
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rljob.algorithms.registry import algorithm
 from rljob.api import EnvironmentParameters, parse_job
 from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment
@@ -23,6 +21,7 @@ from rljob.weights.flat import snapshot
 
 from tests.support.evaluated_jobs import identity_of
 from tests.support.jobs import manifest_of
+from tests.support.plain_atari import plain_atari
 from tests.support.scoring import play
 
 PONG = manifest_of({"preset": "PongVTrace"}, "same-games")
@@ -51,21 +50,7 @@ class Erratic:
 
 def by_hand(environment_id: str, parameters: EnvironmentParameters, seed: int, index: int) -> tuple[Played, str]:
     """One game on Gymnasium's own stack, written out and stepped here; nothing of the scorer is used."""
-    env: gymnasium.Env[Any, Any] = gymnasium.make(
-        environment_id,
-        frameskip=1,
-        repeat_action_probability=parameters.atari.sticky_action_probability,
-        max_num_frames_per_episode=parameters.max_episode_raw_frames,
-    )
-    env = AtariPreprocessing(
-        env,
-        noop_max=parameters.atari.noop_max,
-        frame_skip=parameters.atari.frame_skip,
-        screen_size=parameters.atari.frame_size,
-        terminal_on_life_loss=False,
-    )
-    env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
-    assert isinstance(env.action_space, gymnasium.spaces.Discrete)
+    env: Any = plain_atari(environment_id, parameters)
     policy, random, digest = Erratic(int(env.action_space.n)), np.random.default_rng([seed, index, 1]), hashlib.sha256()
     observation, _ = env.reset(seed=seed_of(seed, "game", index))
     points, length, over = 0.0, 0, False
@@ -84,14 +69,15 @@ def by_hand(environment_id: str, parameters: EnvironmentParameters, seed: int, i
         ("ALE/BeamRider-v5", {"max_episode_raw_frames": 1_501}),  # a game that depends on the emulator's own seed
     ],
 )
-def test_every_game_is_the_one_that_plain_gymnasium_plays(environment_id: str, settings: dict[str, Any]) -> None:
+def test_every_game_is_the_one_that_plain_gymnasium_plays(
+    environment_id: str, settings: dict[str, Any], closes: Any
+) -> None:
     """Every frame that the policy saw, every length and every raw, unclipped score; side by side and one after the other."""
     parameters = EnvironmentParameters(**{"reward_clipping": "Enabled", **settings})
-    envs = [make_single_environment(environment_id, parameters, for_scoring=True, restarting=True) for _ in range(3)]
+    scored = {"for_scoring": True, "restarting": True}
+    envs = [closes(make_single_environment(environment_id, parameters, **scored)) for _ in range(3)]
     policy = Erratic(int(envs[0].action_space.n))  # type: ignore[attr-defined]
     ended = sorted(play(policy, envs, range(GAMES), SEED), key=lambda game: game.index)
-    for env in envs:
-        env.close()
     expected = [by_hand(environment_id, parameters, SEED, index) for index in range(GAMES)]
     assert ended == [game for game, _ in expected]
     assert [policy.seen[index].hexdigest() for index in range(GAMES)] == [digest for _, digest in expected]

@@ -39,7 +39,7 @@ from rljob_operator.polls.reach import Direct
 
 from tests.support.paths import EXAMPLES, ROOT
 from tests.support.role_threads import ENDPOINTS, RoleThreads, cartpole
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, raising
 
 IMPALA = EXAMPLES / "cartpole-impala.yaml"
 SECONDS = 60.0
@@ -114,14 +114,12 @@ WAITED_FOR = {
 @functools.cache
 def all_calls() -> list[tuple[str, Path, ast.Call]]:
     """Every call in the source, with the last word of what is called."""
-    found = []
-    for path in sorted([*(ROOT / "workers").rglob("*.py"), *(ROOT / "operator").rglob("*.py")]):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                called = node.func
-                word = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-                found.append((word, path, node))
-    return found
+    return [
+        (getattr(node.func, "attr", getattr(node.func, "id", "")), path, node)
+        for path in sorted([*(ROOT / "workers").rglob("*.py"), *(ROOT / "operator").rglob("*.py")])
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
 
 
 def calls(name: str) -> list[tuple[Path, ast.Call]]:
@@ -207,11 +205,7 @@ def knock(roles: RoleThreads, case: Case) -> None:
         eventually(lambda: alive(case.thread) is None, "the fault has not reached the thread of the allow-list")
 
 
-def named(case: Case) -> str:
-    return f"{case.thread}-of-{case.name}-{case.job.__name__}"
-
-
-@pytest.mark.parametrize("case", CASES, ids=map(named, CASES))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.thread}-of-{case.name}-{case.job.__name__}")
 def test_a_fault_in_a_thread_ends_its_role_with_the_reason(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,15 +273,12 @@ def test_an_operator_hears_that_nobody_watches_its_jobs(monkeypatch: pytest.Monk
         async def list(self, *_: Any, **__: Any) -> Page:
             return Page([], "1")
 
-    def ended(watch: KopfWatch, loop: asyncio.AbstractEventLoop) -> None:
-        raise Fault("nothing catches this")
-
     async def story() -> None:
         access: Any = None
         client: Any = NoJobs()
         await asyncio.wait_for(Intake(access, client, None, lambda *_: None).run(sweep_seconds=0.05), SECONDS)
 
-    monkeypatch.setattr(KopfWatch, "_keep_running", ended)
+    monkeypatch.setattr(KopfWatch, "_keep_running", raising(Fault("nothing catches this")))
     with pytest.raises(ThreadEnded, match="intake"):
         asyncio.run(story())
 
