@@ -1,18 +1,15 @@
 """An address that leads to one server or another, as the name of a Service does."""
 
 import contextlib
-import queue
 import socket
 import threading
-import time
 
 
 class Address:
-    """``endpoint`` passes every connection on to where it leads now. Leading elsewhere breaks the connections that there are.
-    What comes back takes ``seconds`` longer; its parts do not wait for each other."""
+    """``endpoint`` passes every connection on to where it leads now. Leading elsewhere breaks the connections that there are."""
 
-    def __init__(self, leads_to: str, seconds: float = 0.0) -> None:
-        self._leads_to, self._seconds = leads_to, seconds
+    def __init__(self, leads_to: str) -> None:
+        self._leads_to = leads_to
         self._open: list[socket.socket] = []
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"tcp://127.0.0.1:{self._listening.getsockname()[1]}"
@@ -43,22 +40,12 @@ class Address:
         host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
         with client, contextlib.suppress(OSError, ValueError), socket.create_connection((host, int(port))) as server:
             self._open += [client, server]
-            threading.Thread(target=self._carry, args=(server, client, self._seconds), daemon=True).start()
-            self._carry(client, server, 0.0)
+            threading.Thread(target=self._carry, args=(server, client), daemon=True).start()
+            self._carry(client, server)
 
     @staticmethod
-    def _carry(source: socket.socket, sink: socket.socket, seconds: float) -> None:
-        coming: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-
-        def deliver() -> None:
-            with contextlib.suppress(OSError):
-                while (after := coming.get())[1]:
-                    time.sleep(max(0.0, after[0] - time.monotonic()))
-                    sink.sendall(after[1])
-                sink.shutdown(socket.SHUT_RDWR)
-
-        threading.Thread(target=deliver, daemon=True).start()
+    def _carry(source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while part := source.recv(1 << 16):
-                coming.put((time.monotonic() + seconds, part))
-        coming.put((0.0, b""))
+                sink.sendall(part)
+            sink.shutdown(socket.SHUT_RDWR)

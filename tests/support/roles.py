@@ -9,27 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
+from rljob.api import RLJob, dump_manifest
 
 from tests.support.forked_roles import ForkedRole
-from tests.support.jobs import manifest_of
 from tests.support.waiting import eventually
 
 
 class Roles:
     """Real processes of one job; each can be ended and started again by itself."""
 
-    def __init__(self, directory: Path, spec: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, job: RLJob) -> None:
         self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
         self.directory = directory
         self.job = directory / "job.yaml"
-        self.job.write_text(yaml.safe_dump(manifest_of(spec, "roles")))
+        self.job.write_text(dump_manifest(job))
         self.processes: dict[str, ForkedRole] = {}
-
-    @property
-    def notice(self) -> str:
-        """Where the learner says that there are new weights."""
-        return f"ipc://{self._sockets.name}/notice"
 
     def start(self, role: str, name: str, **options: object) -> None:
         announced = self.directory / f"{name}.json"
@@ -40,11 +34,15 @@ class Roles:
         given |= {"job": self.job, "name": name, "run_dir": self.directory, "announce": announced, **options}
         self.processes[name] = ForkedRole(role, self.directory / f"{name}.log", **given)
 
+    def page(self, name: str, page: str) -> str:
+        url = json.loads((self.directory / f"{name}.json").read_text())["metrics_url"]
+        with urllib.request.urlopen(f"{url}/{page}", timeout=2) as answer:
+            return str(answer.read().decode())
+
     def status(self, name: str) -> dict[str, Any]:
+        """Empty where there is none."""
         try:
-            url = json.loads((self.directory / f"{name}.json").read_text())["metrics_url"]
-            with urllib.request.urlopen(f"{url}/status", timeout=2) as answer:
-                return dict(json.load(answer))
+            return dict(json.loads(self.page(name, "status")))
         except (OSError, ValueError):
             return {}
 

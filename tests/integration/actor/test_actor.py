@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rljob.algorithms.registry import algorithm
-from rljob.api import RLJob, dump_manifest, parse_job
+from rljob.api import RLJob
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.replay.config import config_of
 from rljob.replay.limiter import LimiterConfig
@@ -28,19 +28,20 @@ from rljob.roles.actor import run_actor
 from rljob.roles.options import RoleOptions
 from rljob.weights.server import WeightServer
 
-from tests.support.forked_roles import ForkedRole
 from tests.support.jobs import job_of
 from tests.support.paths import PLUGINS
 from tests.support.replay_peers import Shard
+from tests.support.roles import Roles
 from tests.support.waiting import eventually, running
 
 
-def a_job(environment: str, *, envs: int = 4, parameters: dict[str, Any] | None = None) -> RLJob:
+def a_job(environment: str = "CartPole-v1", envs: int = 4, actors: Any = (), **more: Any) -> RLJob:
+    """``more`` of its environment, and ``actors``, of that section."""
     spec = {
         "algorithm": {"type": "ApeXDQN", "precision": "FP32"},
-        "environment": {"id": environment, **(parameters or {})},
+        "environment": {"id": environment, **more},
         "replay": {"capacity": 100_000},
-        "actors": {"replicas": 2, "envsPerActor": envs},
+        "actors": {"replicas": 2, "envsPerActor": envs, **dict(actors)},
     }
     return job_of(spec, "actor-test")
 
@@ -120,7 +121,7 @@ def assert_conserved(around: Surroundings) -> None:
 @pytest.mark.parametrize("environment", ["CartPole-v1", "ALE/Pong-v5", f"{PLUGINS / 'torch_cartpole.py'}:make"])
 def test_plays_reports_takes_weights_and_leaves_nothing_behind(environment: str, tmp_path: Path) -> None:
     parameters = {"maxEpisodeRawFrames": 1000} if environment.startswith("ALE") else {}
-    with surroundings(a_job(environment, parameters=parameters), tmp_path) as around:
+    with surroundings(a_job(environment, **parameters), tmp_path) as around:
         status = lambda: around.service.status  # noqa: E731
         with acting(around.options):
             eventually(lambda: status().inserted_total > 500)
@@ -176,7 +177,7 @@ def test_the_same_seeds_in_the_next_run_and_in_the_next_life_others_and_the_same
     def seen(run: str, lives: int) -> list[list[str]]:
         of_lives = []
         (tmp_path / run).mkdir()
-        job = a_job("tests.support.odd_environments:Drawing", parameters={"kwargs": {"write_to": str(tmp_path / run)}})
+        job = a_job("tests.support.odd_environments:Drawing", kwargs={"write_to": str(tmp_path / run)})
         with surroundings(job, tmp_path / run) as around:
             for _ in range(lives):
                 with acting(around.options):
@@ -198,118 +199,66 @@ def test_the_same_seeds_in_the_next_run_and_in_the_next_life_others_and_the_same
 
 
 def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:
-    with surroundings(a_job("CartPole-v1"), tmp_path, scheme="ipc") as around:
-        (tmp_path / "job.yaml").write_text(dump_manifest(around.job))
-        where = {name: getattr(around.options, name) for name in ("run_dir", "name", "weights", "notice", "announce")}
-        ingest, log = around.options.replay_ingest[0], tmp_path / "log"
-        with closing(
-            ForkedRole("actor", log, job=tmp_path / "job.yaml", replay_ingest=ingest, metrics_port=0, **where)
-        ) as process:
-            eventually(lambda: around.service.status.inserted_total > 300 or process.poll() is not None)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait() == 143, log.read_text()
+    with with_processes(a_job("CartPole-v1"), tmp_path) as (around, processes, start):
+        start("actor")
+        eventually(lambda: around.service.status.inserted_total > 300)
+        assert processes.end("actor-0") == 143
         assert_conserved(around)
 
 
-def central(replicas: int = 1, envs: int = 4) -> RLJob:
-    document = a_job("CartPole-v1", envs=envs).model_dump(mode="json", by_alias=True, exclude_unset=True)
-    document["spec"]["actors"]["inference"] = "Central"
-    document["spec"]["inference"] = {"replicas": replicas}
-    return parse_job(document)
-
-
-class Process(ForkedRole):
-    """A role as a real process of this machine."""
-
-    def __init__(self, around: Surroundings, role: str, name: str) -> None:
-        options, run_dir = around.options, around.options.run_dir
-        self.announced, self.log = run_dir / "roles" / f"{name}.json", run_dir / f"{name}.log"
-        self.announced.unlink(missing_ok=True)
-        job = run_dir / "job.yaml"
-        job.write_text(dump_manifest(around.job))
-        if role == "actor":
-            addresses = {"replay_ingest": options.replay_ingest[0]}
-        else:
-            addresses = {"weights": options.weights, "notice": options.notice}
-        given: dict[str, Any] = {"job": job, "run_dir": run_dir, "name": name, "announce": self.announced, **addresses}
-        super().__init__(role, self.log, {"OMP_NUM_THREADS": "1"}, inference=options.inference[0], **given)
-
-    def page(self, name: str) -> str:
-        eventually(self.announced.exists)
-        url = json.loads(self.announced.read_text())["metrics_url"]
-        with urllib.request.urlopen(f"{url}/{name}", timeout=60) as answer:
-            return answer.read().decode()
-
-    def status(self) -> dict[str, Any]:
-        return json.loads(self.page("status"))
+def central(envs: int = 4) -> RLJob:
+    return a_job(envs=envs, actors={"inference": "Central"})
 
 
 @contextlib.contextmanager
-def processes(around: Surroundings) -> Iterator[Callable[[str, str], Process]]:
-    """Starts a role; what still runs at the end is killed."""
-    with contextlib.ExitStack() as started:
-
-        def start(role: str, name: str) -> Process:
-            process = Process(around, role, name)
-            started.callback(process.close)
-            return process
-
-        yield start
-
-
-@contextlib.contextmanager
-def central_surroundings(job: RLJob, run_dir: Path) -> Iterator[Surroundings]:
-    with surroundings(job, run_dir, scheme="ipc") as around:
-        around.options = replace(
-            around.options, inference=(f"ipc://{run_dir}/inference",), weights=around.weights.weights
-        )
-        yield around
+def with_processes(job: RLJob, run_dir: Path) -> Iterator[tuple[Surroundings, Roles, Callable[[str], None]]]:
+    """And processes of roles that meet there, and how one is started."""
+    with surroundings(job, run_dir, scheme="ipc") as around, closing(Roles(run_dir, job)) as processes:
+        options = around.options = replace(around.options, inference=(f"ipc://{run_dir}/inference",))
+        meeting = {"replay_ingest": options.replay_ingest[0], "inference": options.inference[0]}
+        meeting |= {"weights": options.weights, "notice": options.notice}
+        yield around, processes, lambda role: processes.start(role, f"{role}-0", **meeting)
 
 
 def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> None:
-    with central_surroundings(central(), tmp_path) as around, processes(around) as start:
+    with with_processes(central(), tmp_path) as (around, processes, start):
         around.publish(1)
-        server, actor = start("inference", "inference-0"), start("actor", "actor-0")
+        start("inference"), start("actor")
         eventually(lambda: around.service.status.inserted_total > 300)
-        eventually(lambda: actor.status()["policy_version"] == 1)
-        told = server.status()
+        processes.until("actor-0", lambda actor: actor["policy_version"] == 1)
+        told = processes.status("inference-0")
         assert (told["role"], told["state"], told["policy_version"]) == ("inference", "Serving", 1)
         assert 0 < told["latency_p50_seconds"] <= told["latency_p99_seconds"]
         assert told["requests_total"] > 0
-        assert "rljob_inference_requests_total{" in server.page("metrics")
+        assert "rljob_inference_requests_total{" in processes.page("inference-0", "metrics")
 
-        server.close()
-        eventually(lambda: actor.status()["state"] == "Blocked")
-        before = actor.status()
-        eventually(lambda: actor.status()["blocked_seconds"] > before["blocked_seconds"] + 2)
-        waiting = actor.status()
+        processes.end("inference-0", signal.SIGKILL)
+        before = processes.until("actor-0", lambda actor: actor["state"] == "Blocked")
+        waiting = processes.until("actor-0", lambda actor: actor["blocked_seconds"] > before["blocked_seconds"] + 2)
         assert waiting["inference_wait_seconds"] > before["inference_wait_seconds"] + 1
         # Others see it too, from the heartbeats that go on meanwhile; and nothing is made up while no server answers.
         eventually(lambda: around.service.status.actors[0].state == "Blocked")
         assert waiting["steps"] == before["steps"]
 
         around.publish(2)
-        start("inference", "inference-0")
-        eventually(lambda: actor.status()["steps"] > waiting["steps"] + 300)
-        after = actor.status()
+        start("inference")
+        after = processes.until("actor-0", lambda actor: actor["steps"] > waiting["steps"] + 300)
         assert (after["state"], after["policy_version"]) == ("Running", 2)
-        assert "the inference server answers again" in actor.log.read_text()
-
-        actor.send_signal(signal.SIGTERM)
-        assert actor.wait() == 143
+        assert "the inference server answers again" in (tmp_path / "actor-0.log").read_text()
+        assert processes.end("actor-0") == 143
         assert_conserved(around)
 
 
 def test_an_actor_waits_for_the_first_answer_and_gives_up_on_a_server_that_never_comes_back(tmp_path: Path) -> None:
-    with central_surroundings(central(), tmp_path) as around, processes(around) as start:
+    with with_processes(central(), tmp_path) as (around, processes, start):
         around.publish(1)
-        actor = start("actor", "actor-0")
-        eventually(lambda: actor.status()["inference_wait_seconds"] > 6, "it gave up, or did not begin", 150.0)
-        server = start("inference", "inference-0")
+        start("actor")
+        processes.until("actor-0", lambda actor: actor["inference_wait_seconds"] > 6, 150.0)
+        start("inference")
         eventually(lambda: around.service.status.inserted_total > 300)
-        server.close()
-        assert actor.wait() == 1, "a failure that a new start may mend"
-        last = actor.log.read_text().strip().splitlines()[-1]
+        processes.end("inference-0", signal.SIGKILL)
+        assert processes.processes["actor-0"].wait() == 1, "a failure that a new start may mend"
+        last = (tmp_path / "actor-0.log").read_text().strip().splitlines()[-1]
         assert f"no answer from the inference server {around.options.inference[0]} for 30 s" in last
         # What it had played was sent first.
         assert around.service.status.rejected_total == {}
@@ -318,9 +267,9 @@ def test_an_actor_waits_for_the_first_answer_and_gives_up_on_a_server_that_never
 
 @pytest.mark.parametrize("envs", [1, 3])
 def test_a_number_of_environments_that_makes_no_two_groups(envs: int, tmp_path: Path) -> None:
-    with central_surroundings(central(envs=envs), tmp_path) as around, processes(around) as start:
+    with with_processes(central(envs=envs), tmp_path) as (around, _, start):
         around.publish(1)
-        start("inference", "inference-0")
+        start("inference")
         with acting(around.options):
             eventually(lambda: around.service.status.inserted_total > 100)
         assert_conserved(around)

@@ -7,7 +7,7 @@ import json
 import urllib.request
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ from tests.support import role_threads
 from tests.support.jobs import job_of
 from tests.support.role_threads import RoleThreads, over_ipc
 from tests.support.s3_server import BUCKET, S3Server
-from tests.support.waiting import eventually, known
+from tests.support.waiting import eventually, known, raising
 
 REPLAY = {"prioritization": {"exponent": 0.5, "importance": 0.4}}
 
@@ -195,13 +195,10 @@ def test_an_environment_that_raises_keeps_a_run_from_beginning_and_not_from_goin
 def test_memory_that_has_sufficed_may_suffice_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, updates: int, kind: type[Exception]
 ) -> None:
-    def full(*_: Any) -> NoReturn:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
     job = role_threads.cartpole()
     if updates:
         saved(job, tmp_path, updates)
-    monkeypatch.setattr(learner, "make_plan", full)
+    monkeypatch.setattr(learner, "make_plan", raising(torch.OutOfMemoryError("CUDA out of memory.")))
     assert type(failure(job, tmp_path)) is kind
 
 
@@ -236,12 +233,9 @@ def told(run: RoleThreads, name: str = "learner") -> dict[str, Any]:
 
 def test_a_learner_that_can_not_look_does_not_begin_anew(tmp_path: Path, s3: S3Server) -> None:
     s3.stop()
-    with over_ipc(job(), tmp_path, replay=False) as run:
-        train(run)
-        eventually(lambda: run.failures)
-        failure = run.failures.pop()
-    assert isinstance(failure, StorageProblem)
-    assert "can't be reached" in str(failure)
+    problem = failure(job(), tmp_path)
+    assert isinstance(problem, StorageProblem)
+    assert "can't be reached" in str(problem)
 
 
 @pytest.mark.parametrize("url", ["", URL], ids=["folder", "bucket"])

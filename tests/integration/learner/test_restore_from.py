@@ -84,21 +84,6 @@ def test_what_cannot_be_started_from_is_refused_with_what_came(tmp_path: Path, o
     assert "advantage.weight (expected 2x64, came 2x128)" in wide
 
 
-def test_best_weights_are_enough_to_start_from(tmp_path: Path, other: checkpoint.Checkpoint) -> None:
-    best = {f"policy.{name}": tensor for name, tensor in other.section("evaluation").items()}
-    path, _ = checkpoint.write(tmp_path / "source", checkpoint.BEST, best, other.manifest)
-    run_dir = tmp_path / "run"
-    with over_ipc(job(f"file://{path}", learningRate=1e-30, learningRateFinal=1e-30), run_dir) as run:
-        run.start(run_learner, "learner", resume="latest")
-        run.start(run_actor, "actor-0")
-        run.until(lambda figures: figures.get("updates", 0) >= 5, "updates")
-        run.stop("learner")
-    saved = known(checkpoint.latest_valid(run_dir / "checkpoints"))
-    for section in ("online", "target", "evaluation"):
-        for name, tensor in saved.section(section).items():
-            torch.testing.assert_close(tensor, best[f"policy.{name}"])
-
-
 def test_a_policy_of_something_else_is_named(tmp_path: Path, other: checkpoint.Checkpoint) -> None:
     environment = other.manifest["environment"]
     of_six = {**environment, "action": [{**environment["action"][0], "sizes": [6]}]}
