@@ -132,14 +132,6 @@ def test_a_figure_out_of_range_is_missing(field: str, value: float) -> None:
     assert fault(replace(good, **{field: value}), T0) != ""
 
 
-def test_guards_forbid_growth() -> None:
-    job = Job()
-    assert (job.run(120, unschedulable=61).desired, job.answers[-1].limited_by) == (4, LimitedBy.UNSCHEDULABLE)
-    assert job.memory.integral == 0.0, "nothing winds up"
-    job = Job(actors=40)
-    assert (job.run(62, lag=401.0).desired, job.answers[-1].limited_by.reason) == (36, "PolicyLag")
-
-
 @pytest.mark.parametrize(("guard", "most"), [({}, 40), ({"max_policy_lag_updates": 400}, 36)])
 def test_a_guard_that_was_left_out_follows_the_learners_limit(guard: dict[str, int], most: int) -> None:
     late = replace(figures(T0, 40), policy_lag_updates_p95=401.0, lag_limit_updates=600.0)
@@ -165,7 +157,7 @@ class Lone(Job):
         return super().figures() if self.actors else idle(self.now)
 
 
-FROM_ZERO = changed(SPEC, min_replicas=0)
+FROM_ZERO, EXTERNAL = changed(SPEC, min_replicas=0), changed(SPEC, mode="External")
 
 
 def test_the_lag_guard_leaves_the_actor_that_shows_whether_the_lag_has_fallen() -> None:
@@ -188,11 +180,37 @@ def test_a_number_of_0_is_left_again() -> None:
     assert Lone(FROM_ZERO, actors=0).run(600).desired == 40, "nor is a job stuck that begins with 0"
 
 
-def test_0_stays_where_the_number_may_not_grow_and_where_it_is_somebody_elses() -> None:
-    for stays in ({"pause": "ScaleOut"}, {"pause": "All"}, {"max_replicas": 0}):
-        assert Lone(changed(FROM_ZERO, **stays), actors=0).run(600).desired == 0, stays
-    asked = Lone(changed(FROM_ZERO, mode="External"), actors=0).run(600)
-    assert (asked.desired, asked.recommended) == (0, 1), "who asks for the recommended number gets out of 0"
+GUARDED = {"unschedulable": 61}
+
+
+@pytest.mark.parametrize(
+    ("job", "seconds", "world", "desired", "recommended", "limit"),
+    [
+        *(
+            (Job(changed(SPEC, pause=pause), actors=40, capacity=capacity), 500, {}, number, None, None)
+            for pause, capacity, number in (
+                ("All", 80.0, 40), ("All", 20.0, 40), ("ScaleOut", 80.0, 40), ("ScaleOut", 20.0, 20), ("ScaleIn", 20.0, 40),
+                ("ScaleIn", 80.0, 80),
+            )
+        ),
+        (Job(), 120, GUARDED, 4, None, "Unschedulable"),
+        (Job(actors=40), 62, {"lag": 401.0}, 36, None, "PolicyLag"),
+        # A guard and a pause hold a recommendation, too.
+        (Job(EXTERNAL), 120, GUARDED, 4, 4, None),
+        (Job(changed(EXTERNAL, pause="ScaleOut")), 120, {}, 4, 4, None),
+        # 0 stays where the number may not grow, and where it is somebody else's, who gets out of it by the recommended one.
+        *((Lone(changed(FROM_ZERO, **stays), actors=0), 600, {}, 0, None, None)
+          for stays in ({"pause": "ScaleOut"}, {"pause": "All"}, {"max_replicas": 0})),
+        (Lone(changed(FROM_ZERO, mode="External"), actors=0), 600, {}, 0, 1, None),
+    ],
+)  # fmt: skip
+def test_what_holds_the_number(
+    job: Job, seconds: int, world: dict[str, float], desired: int, recommended: int | None, limit: str | None
+) -> None:
+    answer = job.run(seconds, **world)
+    assert (answer.desired, answer.recommended if job.spec.mode == "External" else None) == (desired, recommended)
+    assert limit in (None, answer.limited_by.reason)
+    assert limit != "Unschedulable" or job.memory.integral == 0.0, "nothing winds up"
 
 
 def test_growth_that_brings_nothing_stops() -> None:
@@ -218,14 +236,6 @@ def test_what_was_learned_of_the_lag_is_kept_for_twice_as_long_each_time() -> No
     assert job.run(3000, lag=350.0).desired == 36  # between the thresholds
 
 
-@pytest.mark.parametrize(("pause", "capacity", "expected"), [
-    ("All", 80.0, 40), ("All", 20.0, 40), ("ScaleOut", 80.0, 40), ("ScaleOut", 20.0, 20), ("ScaleIn", 20.0, 40),
-    ("ScaleIn", 80.0, 80),
-])  # fmt: skip
-def test_pause(pause: str, capacity: float, expected: int) -> None:
-    assert Job(changed(SPEC, pause=pause), actors=40, capacity=capacity).run(500).desired == expected
-
-
 def test_a_user_jumps_once_and_the_law_goes_on() -> None:
     job = Job(actors=40)
     job.run(300)
@@ -234,12 +244,8 @@ def test_a_user_jumps_once_and_the_law_goes_on() -> None:
     assert job.run(300).desired == 40
 
 
-def external(actors: int = 4, **fields: object) -> Job:
-    return Job(changed(SPEC, mode="External", **fields), actors=actors)
-
-
 def test_external_obeys_within_the_bounds_and_recommends() -> None:
-    job = external()
+    job = Job(EXTERNAL)
     assert job.run(60).recommended is None, "warming up"
     answer = job.run(60)
     assert (answer.desired, answer.limited_by) == (4, LimitedBy.NOTHING)
@@ -253,7 +259,7 @@ def test_external_obeys_within_the_bounds_and_recommends() -> None:
 
 
 def test_whoever_follows_the_recommendation_arrives_and_stays() -> None:
-    job = external()
+    job = Job(EXTERNAL)
     job.run(65)
     for _ in range(20):
         job.run(15, requested=math.ceil(job.answers[-1].recommended or 4))  # as an HPA does with AverageValue "1"
@@ -263,15 +269,8 @@ def test_whoever_follows_the_recommendation_arrives_and_stays() -> None:
     assert answer.recommended == pytest.approx(20, abs=1)
 
 
-@pytest.mark.parametrize(("spec", "fields"), [({}, {"unschedulable": 61}), ({"pause": "ScaleOut"}, {})])
-def test_a_guard_and_a_pause_hold_a_recommendation(spec: dict[str, str], fields: dict[str, float]) -> None:
-    job = external(**spec)
-    vars(job).update(fields)
-    assert job.run(120).recommended == 4
-
-
 def test_figures_that_stay_away_hold_a_recommendation() -> None:
-    job = external()
+    job = Job(EXTERNAL)
     job.run(120)
     answer = job.run(120, seen=False, capacity=80.0)
     assert (answer.recommended, answer.memory.active) == (40, "StaleMetrics")
@@ -279,7 +278,7 @@ def test_figures_that_stay_away_hold_a_recommendation() -> None:
 
 
 def test_from_external_to_internal_goes_on_from_there() -> None:
-    job = external(actors=60)
+    job = Job(EXTERNAL, actors=60)
     job.run(300)
     job.spec = SPEC
     assert job.run(1).desired in (48, 60), "a fifth at most, and without delay: the window has been seen already"

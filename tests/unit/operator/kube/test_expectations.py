@@ -37,35 +37,38 @@ def asked(clock: Clock) -> Expectations:
     return Expectations(clock)
 
 
-def test_a_job_waits_until_each_of_its_pods_was_seen(asked: Expectations) -> None:
+@pytest.mark.parametrize(
+    ("asked_for", "events"),
+    [
+        (
+            ("a", "b"),
+            [
+                (JOB, "ADDED", pod("a", "1"), Seen.WAITING),
+                (OTHER, "ADDED", pod("b", "2"), Seen.WAITING),  # another job's pod
+                (JOB, "MODIFIED", pod("b", "2"), Seen.ALL),
+            ],
+        ),
+        (
+            ("1", "2"),
+            [
+                (JOB, "MODIFIED", pod("a", "1"), Seen.WAITING),
+                (JOB, "DELETED", pod("a", "1"), Seen.WAITING),
+                (JOB, "MODIFIED", pod("b", "2", deletionTimestamp="2026-11-23T12:00:00Z"), Seen.ALL),
+            ],
+        ),
+        (("a",), [(JOB, "DELETED", pod("a", "1"), Seen.ALL)]),
+    ],
+    ids=["pods by name", "deletions by uid", "a pod that came and went"],
+)
+def test_a_job_waits_until_all_that_was_asked_for_was_seen(
+    asked: Expectations, asked_for: tuple[str, ...], events: list[tuple[str, str, dict[str, Any], Seen]]
+) -> None:
     assert asked.seen(JOB) is Seen.ALL
-    for name in ("a", "b"):
-        asked.expect(JOB, name)
-    for job, kind, seen, state in (
-        (JOB, "ADDED", pod("a", "1"), Seen.WAITING),
-        (OTHER, "ADDED", pod("b", "2"), Seen.WAITING),  # another job's pod
-        (JOB, "MODIFIED", pod("b", "2"), Seen.ALL),
-    ):
+    for what in asked_for:
+        asked.expect(JOB, what)
+    for job, kind, seen, state in events:
         asked.observe(job, kind, seen)
         assert (asked.seen(JOB), asked.seen(OTHER)) == (state, Seen.ALL)
-
-
-def test_a_deletion_is_seen_when_the_pod_goes_or_is_gone(asked: Expectations) -> None:
-    for uid in ("1", "2"):
-        asked.expect(JOB, uid)
-    for kind, seen, state in (
-        ("MODIFIED", pod("a", "1"), Seen.WAITING),
-        ("DELETED", pod("a", "1"), Seen.WAITING),
-        ("MODIFIED", pod("b", "2", deletionTimestamp="2026-11-23T12:00:00Z"), Seen.ALL),
-    ):
-        asked.observe(JOB, kind, seen)
-        assert asked.seen(JOB) is state
-
-
-def test_a_pod_that_came_and_went_was_seen(asked: Expectations) -> None:
-    asked.expect(JOB, "a")
-    asked.observe(JOB, "DELETED", pod("a", "1"))
-    assert asked.seen(JOB) is Seen.ALL
 
 
 def test_a_call_that_failed_is_not_waited_for(asked: Expectations) -> None:
@@ -152,21 +155,34 @@ def test_the_words_are_those_of_the_api_server(problem: Exception, reason: Reaso
     assert seen.waiting_message.endswith(hint) == (reason is Reason.POD_TEMPLATE_REJECTED)
 
 
-def slow(seconds: float) -> WriteTimes:
+def slow(seconds: float, writes: int = 50) -> WriteTimes:
     """The times of an API server each of whose writes has taken so long for a while."""
     times = WriteTimes()
-    for _ in range(50):
+    for _ in range(writes):
         times.took(seconds)
     return times
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1])
-def test_what_is_seen_after_a_quiet_moment_is_told_at_once(seconds: float) -> None:
-    assert slow(seconds).due(StatusWrite.SOON, NOW, LONG_AGO) == pytest.approx(NOW, abs=0.01)
-
-
-def test_what_is_seen_right_after_a_write_waits_for_more_of_it() -> None:
-    assert WriteTimes().due(StatusWrite.SOON, NOW, NOW - 1.0) == NOW - 1.0 + SEEN_SECONDS
+@pytest.mark.parametrize(
+    ("times", "write", "last", "waits"),
+    [
+        # What is seen after a quiet moment is told at once, and right after a write it waits for more of it.
+        *((slow(seconds), StatusWrite.SOON, LONG_AGO, 0.0) for seconds in (0.0, 0.02, 0.1)),
+        (slow(0.5, writes=1), StatusWrite.SOON, LONG_AGO, 0.0),
+        (WriteTimes(), StatusWrite.SOON, NOW - 1.0, SEEN_SECONDS - 1.0),
+        # Progress waits longer, and time alone the longest.
+        *(
+            (slow(seconds), StatusWrite.WHEN_DUE, NOW, most)
+            for seconds, most in ((0.02, 30.0), (0.2, 60.0), (5.0, 90.0))
+        ),
+        *((slow(seconds), StatusWrite.SELDOM, NOW, SELDOM_SECONDS) for seconds in (0.02, 0.2, 5.0)),
+        (slow(5.0), StatusWrite.BEFORE_ACTING, NOW, 0.0),
+        (slow(5.0), StatusWrite.NONE, NOW, float("inf")),
+    ],
+)
+def test_how_long_a_write_waits(times: WriteTimes, write: StatusWrite, last: float, waits: float) -> None:
+    approximately = 0.1 if write is StatusWrite.WHEN_DUE else 0.01
+    assert times.due(write, NOW, last) - NOW == pytest.approx(waits, abs=approximately)
 
 
 def test_an_api_server_that_has_too_much_to_do_is_given_time_but_not_without_end() -> None:
@@ -174,20 +190,3 @@ def test_an_api_server_that_has_too_much_to_do_is_given_time_but_not_without_end
     assert (waits, waits[1]) == (sorted(waits), pytest.approx(SEEN_SECONDS, abs=0.1))
     assert waits[-1] == pytest.approx(2 * SEEN_SECONDS)
     assert slow(5.0).due(StatusWrite.SOON, NOW, NOW) - NOW < 10.0, "a cause is told within ten seconds even then"
-
-
-def test_one_slow_write_changes_little() -> None:
-    times = WriteTimes()
-    times.took(0.5)
-    assert times.due(StatusWrite.SOON, NOW, LONG_AGO) == NOW
-
-
-@pytest.mark.parametrize(("seconds", "progress"), [(0.02, 30.0), (0.2, 60.0), (5.0, 90.0)])
-def test_progress_waits_longer_and_time_alone_the_longest(seconds: float, progress: float) -> None:
-    waits = [slow(seconds).due(write, NOW, NOW) - NOW for write in (StatusWrite.WHEN_DUE, StatusWrite.SELDOM)]
-    assert waits == [pytest.approx(progress, abs=0.1), SELDOM_SECONDS]
-
-
-def test_what_must_not_be_forgotten_waits_for_nothing() -> None:
-    assert slow(5.0).due(StatusWrite.BEFORE_ACTING, NOW, NOW) == NOW
-    assert slow(5.0).due(StatusWrite.NONE, NOW, NOW) == float("inf")

@@ -86,55 +86,43 @@ async def test_a_namespace_that_may_not_be_read_is_no_silence() -> None:
         assert pods.age_seconds == seconds, "an operator that may read nothing is of no use"
 
 
-async def test_a_watch_that_ends_is_gone_on_with_where_it_ended() -> None:
-    told, asked, pods = await followed(
-        listed("5", pod(1)),
-        streams(event("ADDED", 2, "6"), bookmark("9")),
-        streams(event("MODIFIED", 2, "11")),
-        streams(hang=True),
-        until=asked_times(4),
-    )
-    assert asked == ["list", "watch from 5", "watch from 9", "watch from 11"]
-    # The last event has changed nothing but the version.
-    assert (told, pods.synced) == (["ADDED actor-1", "ADDED actor-2"], True)
+OPEN = streams(hang=True)
+ENDED = [listed("5", pod(1)), streams(event("ADDED", 2, "6"), bookmark("9")), streams(event("MODIFIED", 2, "11")), OPEN]
+BREAKS = {
+    "cut": streams(event("ADDED", 2, "6"), cut=True),
+    "cut within a line": streams(event("ADDED", 2, "6"), b'{"type": "DELETED", "obj', cut=True),
+    "410": streams(event("ADDED", 2, "6"), {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}),
+    "500": streams(event("ADDED", 2, "6"), {"type": "ERROR", "object": {"code": 500}}),
+    "silent": streams(event("ADDED", 2, "6"), hang=True),
+}
+FAULTS = {
+    "500 to a list": refuses(500), "503": refuses(503), "429": refuses(429), "403": refuses(403, "Forbidden"),
+    "no answer": never(), "no JSON": streams(b"<html>"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "end",
+    ("answers", "asked", "told"),
     [
-        streams(event("ADDED", 2, "6"), cut=True),
-        streams(event("ADDED", 2, "6"), b'{"type": "DELETED", "obj', cut=True),
-        streams(event("ADDED", 2, "6"), {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}),
-        streams(event("ADDED", 2, "6"), {"type": "ERROR", "object": {"code": 500}}),
-        streams(event("ADDED", 2, "6"), hang=True),
+        # A watch that ends is gone on with where it ended; its last event has changed nothing but the version.
+        (ENDED, "list, watch from 5, watch from 9, watch from 11", "ADDED actor-1, ADDED actor-2"),
+        # One that breaks begins anew with a list that finds what was missed.
+        *(
+            ([listed("5", pod(1)), end, listed("20", pod(2, "6"), pod(3)), OPEN],
+             "list, watch from 5, list, watch from 20", "ADDED actor-1, ADDED actor-2, DELETED actor-1, ADDED actor-3")
+            for end in BREAKS.values()
+        ),
+        # Half a list is none.
+        ([listed("5", pod(1), more="next"), refuses(410, "Expired"), listed("8", pod(2)), OPEN],
+         "list, list, list, watch from 8", "ADDED actor-2"),
+        *(([fault, fault, listed("5", pod(1)), OPEN], "list, list, list, watch from 5", "ADDED actor-1")
+          for fault in FAULTS.values()),
     ],
-    ids=["cut", "cut within a line", "410", "500", "silent"],
-)
-async def test_a_watch_that_breaks_begins_anew_with_a_list_that_finds_what_was_missed(end: Answer) -> None:
-    told, asked, _ = await followed(
-        listed("5", pod(1)), end, listed("20", pod(2, "6"), pod(3)), streams(hang=True),
-        until=asked_times(4), silence_seconds=0.3,
-    )  # fmt: skip
-    assert asked == ["list", "watch from 5", "list", "watch from 20"]
-    assert told == ["ADDED actor-1", "ADDED actor-2", "DELETED actor-1", "ADDED actor-3"]
-
-
-async def test_a_list_that_is_forgotten_between_two_pages_begins_anew() -> None:
-    told, asked, _ = await followed(
-        listed("5", pod(1), more="next"), refuses(410, "Expired"), listed("8", pod(2)), streams(hang=True),
-        until=asked_times(4),
-    )  # fmt: skip
-    assert asked == ["list", "list", "list", "watch from 8"]
-    assert told == ["ADDED actor-2"], "half a list is none"
-
-
-@pytest.mark.parametrize(
-    "fault", [refuses(500), refuses(503), refuses(429), refuses(403, "Forbidden"), never(), streams(b"<html>")]
-)
-async def test_a_list_that_fails_is_tried_again(fault: Answer) -> None:
-    told, asked, pods = await followed(fault, fault, listed("5", pod(1)), streams(hang=True), until=asked_times(4))
-    assert asked == ["list", "list", "list", "watch from 5"]
-    assert (told, pods.synced) == (["ADDED actor-1"], True)
+    ids=["a watch that ends", *BREAKS, "a list that is forgotten between two pages", *FAULTS],
+)  # fmt: skip
+async def test_what_is_asked_for_next_and_what_is_told(answers: list[Answer], asked: str, told: str) -> None:
+    found, requests, pods = await followed(*answers, until=asked_times(4), silence_seconds=0.3)
+    assert (", ".join(requests[:4]), ", ".join(found), pods.synced) == (asked, told, True)
 
 
 @pytest.mark.parametrize(
