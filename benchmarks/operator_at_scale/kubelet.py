@@ -19,7 +19,7 @@ from rljob_operator.kube.apiserver.resources import PODS, Object
 from rljob_operator.kube.render import names
 
 from benchmarks.operator_at_scale.cluster import deleted
-from tests.cluster.reconciling import Kubelet, stamped
+from tests.cluster.kubelet import Kubelet, stamped
 
 
 class Kubelets:

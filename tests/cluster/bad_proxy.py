@@ -123,24 +123,9 @@ async def bad_proxy(cluster: ControlPlane, folder: Path) -> AsyncIterator[tuple[
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         try:
-            port = runner.addresses[0][1]
-            yield proxy, _kubeconfig(folder, f"http://127.0.0.1:{port}")
+            yield proxy, cluster.kubeconfig_for(folder, {}, f"http://127.0.0.1:{runner.addresses[0][1]}")
         finally:
             await runner.cleanup()
-
-
-def _kubeconfig(folder: Path, server: str) -> Path:
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "bad",
-        "clusters": [{"name": "bad", "cluster": {"server": server}}],
-        "users": [{"name": "bad", "user": {}}],
-        "contexts": [{"name": "bad", "context": {"cluster": "bad", "user": "bad"}}],
-    }
-    path = folder / "bad-kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
 
 
 def _status(code: int) -> dict[str, object]:

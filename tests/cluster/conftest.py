@@ -16,7 +16,7 @@ from rljob_operator.kube.apiserver.client import Client
 from tests.cluster import kueue
 from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, PROGRAMS, ControlPlane, connected
 from tests.cluster.jobs import JOBS, create
-from tests.cluster.reconciling import BreakingClient, Clock, Kubelet, Run
+from tests.cluster.reconciling import BreakingClient, Clock, OneJob, Run
 from tests.cluster.terminal import User
 from tests.support.chart import chart
 from tests.support.s3_server import s3
@@ -108,11 +108,6 @@ def client(cluster: ControlPlane, runner: asyncio.Runner) -> Iterator[BreakingCl
 
 
 @pytest.fixture
-def kubelet(viewer: Client, namespace: str) -> Kubelet:
-    return Kubelet(viewer, namespace)
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 
@@ -121,6 +116,13 @@ def clock() -> Clock:
 def run(request: pytest.FixtureRequest, client: BreakingClient, namespace: str) -> Run:
     """The operator. Its times are those of the test's ``clock`` where the test has one."""
     return Run(client, namespace, **times_of(request))
+
+
+@pytest.fixture
+def pong(request: pytest.FixtureRequest, viewer: Client, client: BreakingClient, run: Run) -> OneJob:
+    """The job ``pong``, which is not created yet, and its operator. Their time is the test's ``clock`` where the test has one."""
+    clock = request.getfixturevalue("clock") if "clock" in request.fixturenames else None
+    return OneJob(viewer, client, run, clock=clock, **times_of(request))
 
 
 def times_of(request: pytest.FixtureRequest) -> dict[str, Callable[[], float]]:

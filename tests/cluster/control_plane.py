@@ -211,9 +211,10 @@ class ControlPlane:
             keys.cert_chain_pems[0].write_to_path(self._directory / f"{name}.crt")
         self.kubeconfig_for(self._directory, {"client-certificate": "admin.crt", "client-key": "admin.key"})
 
-    def kubeconfig_for(self, folder: Path, user: dict[str, str]) -> Path:
-        """Write a kubeconfig into ``folder`` that logs in as ``user``, the part of it of that name."""
-        cluster = {"server": self.url, "certificate-authority": str(self._directory / "ca.crt")}
+    def kubeconfig_for(self, folder: Path, user: dict[str, str], server: str = "") -> Path:
+        """Write a kubeconfig into ``folder`` that logs in as ``user``, the part of it of that name, at another ``server`` where
+        one is named."""
+        cluster = {"server": server or self.url, "certificate-authority": str(self._directory / "ca.crt")}
         config = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -5,10 +5,9 @@ from typing import Any
 
 from rljob.api.presets import PRESETS
 
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.control_plane import MERGE, ControlPlane
 
 JOBS = "/apis/rljob.dev/v1alpha1/namespaces/default/rljobs"
-MERGE = "application/merge-patch+json"
 STRICT = "fieldValidation=Strict"
 """What ``kubectl`` asks for: unknown and doubled fields are refused instead of dropped."""
 

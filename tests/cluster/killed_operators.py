@@ -18,17 +18,8 @@ from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane, connected
 from tests.cluster.killing import Life, killed_at
-from tests.cluster.reconciling import (
-    TWO_ACTORS,
-    BreakingClient,
-    Kubelet,
-    Run,
-    bring_up,
-    children_of,
-    stamped,
-    status_of,
-    written,
-)
+from tests.cluster.kubelet import Kubelet, stamped
+from tests.cluster.reconciling import TWO_ACTORS, BreakingClient, OneJob, Run, children_of, status_of, written
 
 NEVER = 10**9
 SETTLED_TURNS = 12
@@ -92,11 +83,11 @@ class Stage:
 
     def settle(self) -> None:
         """The next operator works on it until there is nothing to do."""
-        self._with_operator(lambda run: run.settle(self.viewer, self.job))
+        self._with_operator(OneJob.settle)
 
     def bring_up(self) -> None:
         """All its roles run."""
-        self._with_operator(lambda run: bring_up(run, self.viewer, self.kubelet, self.job))
+        self._with_operator(OneJob.bring_up)
 
     def settle_until(self, what: str, holds: Callable[[], bool]) -> None:
         """Operators, and the kubelet with pods that are to go, until it is so. On a machine with much else to do the turns of one
@@ -155,10 +146,10 @@ class Stage:
         own = [each for each in found if each["kind"] != PODS.kind]
         return {f"{each['kind']}/{each['metadata']['name'].removeprefix(self.job)}": each for each in own}
 
-    def _with_operator(self, story: Callable[[Run], Coroutine[Any, Any, None]]) -> None:
+    def _with_operator(self, story: Callable[[OneJob], Coroutine[Any, Any, None]]) -> None:
         async def told() -> None:
             async with connected(self._cluster, kind=BreakingClient) as client:
-                await story(Run(client, self.namespace))
+                await story(OneJob(self.viewer, client, Run(client, self.namespace), self.job))
 
         self.run(told())
 

@@ -14,7 +14,8 @@ from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.watch.workloads import Workloads
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import Run, stamped
+from tests.cluster.kubelet import stamped
+from tests.cluster.reconciling import Run
 from tests.support.provided_crds import KUEUE
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

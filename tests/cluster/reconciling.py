@@ -3,18 +3,15 @@
 Nothing runs beside it, so that what a turn does can be counted, and a turn can be cut off at each of its calls.
 """
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from rljob.api.learner_status import LearnerStatus
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotFound, Unavailable
+from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
 from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.job.reconcile import Reconciler
@@ -27,6 +24,7 @@ from rljob_operator.kube.watch.kept import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of, trim
 from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Silence
 
+from tests.cluster.kubelet import Kubelet
 from tests.unit.api.bad_manifests import BASE, document
 
 SETTINGS = Settings(image="rl:1")
@@ -143,17 +141,6 @@ class Run:
         await self.look(viewer)
         return await self.reconciler.reconcile((self.namespace, name))
 
-    async def begin(self, viewer: Client, document: Object) -> Object:
-        """Its user creates a job, and turns follow; the job as it was created."""
-        created = await viewer.create(RLJOBS, document)
-        await self.settle(viewer, created["metadata"]["name"])
-        return created
-
-    async def change(self, viewer: Client, name: str, **spec: Any) -> None:
-        """Its user changes fields of a job's spec, and turns follow."""
-        await viewer.patch(RLJOBS, self.namespace, name, {"spec": spec})
-        await self.settle(viewer, name)
-
     async def settle(self, viewer: Client, name: str, turns: int = 12) -> None:
         """Turns until one writes nothing, as the queue would give them. Fails where none is."""
         for _ in range(turns):
@@ -168,144 +155,13 @@ class Run:
         raise AssertionError(f"still at work after {turns} turns: {self.client.writes}")
 
 
-def written(namespace: str, name: str, **spec: Any) -> Object:
+def written(namespace: str, name: str, labels: Mapping[str, str] | None = None, /, **spec: Any) -> Object:
     found = document(BASE)
     return {
         **found,
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace, **({"labels": labels} if labels else {})},
         "spec": {**found["spec"], "evaluator": {"enabled": False}, **spec},
     }
-
-
-def stamped(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-class Kubelet:
-    """Says of pods what a kubelet would."""
-
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client, self._namespace = client, namespace
-
-    async def pods(self, job: str) -> dict[str, list[Object]]:
-        """The job's pods by member."""
-        selector = f"{names.JOB_LABEL}={job}"
-        found: dict[str, list[Object]] = {}
-        for pod in (await self._client.list(PODS, self._namespace, label_selector=selector)).items:
-            found.setdefault(pod["metadata"]["labels"][names.MEMBER_LABEL], []).append(pod)
-        return found
-
-    async def play(self, jobs: Sequence[str]) -> None:
-        """For ever: start what is made, and let go what is deleted."""
-        while True:
-            for name in jobs:
-                with suppress(ApiError):  # another client has changed it, or the server is away
-                    await self.start(name)
-                    await self.finish_deleted(name)
-            await asyncio.sleep(0.1)
-
-    async def pod(self, job: str, member: str) -> Object:
-        """The member's pod, of which there is one."""
-        (found,) = (await self.pods(job))[member]
-        return found
-
-    async def start(self, job: str, *members: str) -> None:
-        """Bind and run all pods of the job that have not been started, or those of ``members``."""
-        for member, pods in (await self.pods(job)).items():
-            for pod in pods:
-                fresh = (
-                    not (pod.get("status") or {}).get("containerStatuses")
-                    and "deletionTimestamp" not in pod["metadata"]
-                )
-                if fresh and (not members or member in members):
-                    await self._run(pod)
-
-    async def bind(self, pod: Object) -> None:
-        """Give the pod a node, on which nothing happens."""
-        about = pod["metadata"]
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": about["name"]},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
-        }
-        path = f"/api/v1/namespaces/{self._namespace}/pods/{about['name']}/binding"
-        await self._client._transport.ask(Call("create", "POST", path, "bindings", {}, binding), None)
-
-    async def _run(self, pod: Object) -> None:
-        if not pod["spec"].get("nodeName"):  # it has one where the answer to an earlier look was lost
-            await self.bind(pod)
-        state = {"running": {"startedAt": stamped(datetime.now(UTC).timestamp() - 60)}}
-        await self._say(
-            pod,
-            {
-                "phase": "Running",
-                "podIP": "10.1.0.7",
-                "podIPs": [{"ip": "10.1.0.7"}],
-                "containerStatuses": [self._worker(state)],
-            },
-        )
-
-    async def end(self, pod: Object, code: int = 1, reason: str = "Error", message: str = "", **status: Any) -> None:
-        now = datetime.now(UTC).timestamp()
-        terminated = {
-            "exitCode": code,
-            "reason": reason,
-            "message": message,
-            "startedAt": stamped(now - 60),
-            "finishedAt": stamped(now),
-        }
-        phase = "Succeeded" if code == 0 else "Failed"
-        await self._say(
-            pod, {"phase": phase, "containerStatuses": [self._worker({"terminated": terminated})], **status}
-        )
-
-    async def finish_deleted(self, job: str, but: Container[str] = ()) -> None:
-        """End every pod that is being deleted, in good order, and let it go where nothing keeps it; the members ``but`` take
-        longer."""
-        for pod in [each for name, pods in (await self.pods(job)).items() if name not in but for each in pods]:
-            if "deletionTimestamp" not in pod["metadata"]:
-                continue
-            if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded"):
-                await self.end(pod, 143)
-            try:
-                await self._client.delete(PODS, self._namespace, pod["metadata"]["name"], grace_seconds=0)
-            except NotFound:
-                continue
-
-    @staticmethod
-    def _worker(state: Object) -> Object:
-        running = "running" in state
-        about = {"image": "rl:1", "imageID": "", "restartCount": 0}
-        return {"name": names.WORKER, "ready": running, "started": running, "state": state, **about}
-
-    async def _say(self, pod: Object, status: Object) -> None:
-        await self._client.patch(
-            PODS, self._namespace, pod["metadata"]["name"], {"status": status}, subresource="status"
-        )
-
-
-async def bring_up(run: Run, viewer: Client, kubelet: Kubelet, name: str) -> None:
-    """Turn after turn until all roles are up."""
-    for _ in range(6):
-        await run.settle(viewer, name)
-        await kubelet.start(name)
-    await run.settle(viewer, name)
-
-
-async def started(run: Run, viewer: Client, kubelet: Kubelet, document: Object) -> Object:
-    """Its user creates a job, and it comes up; the job as it was created."""
-    created = await viewer.create(RLJOBS, document)
-    await bring_up(run, viewer, kubelet, created["metadata"]["name"])
-    return created
-
-
-async def take_down(run: Run, viewer: Client, kubelet: Kubelet, name: str) -> None:
-    """Turn after turn until all pods that are to leave have left."""
-    for _ in range(5):
-        await run.settle(viewer, name)
-        await kubelet.finish_deleted(name)
-    await run.settle(viewer, name)
 
 
 class Clock:
@@ -329,18 +185,136 @@ async def status_of(viewer: Client, namespace: str, name: str) -> Object:
     return dict((await viewer.get(RLJOBS, namespace, name)).get("status") or {})
 
 
-def condition(status: Object, kind: str) -> tuple[str, str]:
-    (found,) = [each for each in status["conditions"] if each["type"] == kind]
-    return found["status"], found["reason"]
+def said_in(status: Object) -> dict[str, tuple[str, str, str]]:
+    """(status, reason, message) of every condition, by its type."""
+    return {each["type"]: (each["status"], each["reason"], each.get("message", "")) for each in status["conditions"]}
 
 
-def message(status: Object, kind: str) -> str:
-    (found,) = [each.get("message", "") for each in status["conditions"] if each["type"] == kind]
-    return str(found)
+class OneJob:
+    """One job: what its user does and reads, the turns of its operator, its kubelet, and a learner that learns by ``clock``.
 
+    ``run`` is the operator of the moment; ``times`` are options of it and of those that follow. It is created with ``labels``.
+    """
 
-def conditions(status: Object, *kinds: str) -> list[tuple[str, str]]:
-    return [condition(status, kind) for kind in kinds]
+    def __init__(
+        self,
+        viewer: Client,
+        client: BreakingClient,
+        run: Run,
+        name: str = "pong",
+        clock: Clock | None = None,
+        **times: Any,
+    ) -> None:
+        self.viewer, self.client, self.run, self.clock = viewer, client, run, clock or Clock()
+        self.namespace, self.name, self.key = run.namespace, name, (run.namespace, name)
+        self.kubelet, self._times = Kubelet(viewer, run.namespace), times
+        self.labels: dict[str, str] = {}
+
+    async def create(self, **spec: Any) -> Object:
+        return await self.viewer.create(RLJOBS, written(self.namespace, self.name, self.labels, **spec))
+
+    async def begin(self, **spec: Any) -> Object:
+        """It is created, and turns follow; the job as it was created."""
+        created = await self.create(**spec)
+        await self.settle()
+        return created
+
+    async def start(self, **spec: Any) -> Object:
+        """It is created, and comes up; the job as it was created."""
+        created = await self.create(**spec)
+        await self.bring_up()
+        return created
+
+    async def patch(self, **spec: Any) -> None:
+        """Its user changes fields of the spec, which no operator has seen yet."""
+        await self.viewer.patch(RLJOBS, *self.key, {"spec": spec})
+
+    async def change(self, **spec: Any) -> None:
+        """Its user changes fields of the spec, and turns follow."""
+        await self.patch(**spec)
+        await self.settle()
+
+    async def suspend(self, **spec: Any) -> None:
+        """Its user suspends it, with other changes of the spec, and all that is to leave has left."""
+        await self.patch(suspend=True, **spec)
+        await self.take_down()
+
+    async def resume(self) -> None:
+        """Its user has it go on, and it comes up."""
+        await self.patch(suspend=False)
+        await self.bring_up()
+
+    async def status(self) -> Object:
+        return await status_of(self.viewer, *self.key)
+
+    async def expect(self, **conditions: tuple[str, ...]) -> Object:
+        """Compare status, reason and message of conditions, as many of them as are given; the status."""
+        status = await self.status()
+        said = said_in(status)
+        assert {kind: said[kind][: len(wanted)] for kind, wanted in conditions.items()} == conditions
+        return status
+
+    async def message(self, kind: str) -> str:
+        """What a condition says."""
+        return said_in(await self.status())[kind][2]
+
+    async def turn(self) -> float | None:
+        return await self.run.turn(self.viewer, self.name)
+
+    async def settle(self) -> None:
+        """Turns until one writes nothing."""
+        await self.run.settle(self.viewer, self.name)
+
+    async def calls(self, look: bool = True) -> Counter[tuple[str, str]]:
+        """What one turn asks of the API server, with a look before it, or on what was seen before."""
+        if look:
+            await self.run.look(self.viewer)
+        self.client.reset()
+        await self.run.reconciler.reconcile(self.key)
+        return Counter(self.client.calls)
+
+    def next_operator(self, **options: Any) -> None:
+        """From now on it is another one, which has seen nothing yet."""
+        self.run = type(self.run)(self.client, self.namespace, **{**self._times, **options})
+
+    def learns(self, seconds: float = 0.0, updates: int = 0) -> None:
+        """Time passes in which the learner makes so many updates, as it says when it is asked."""
+        self.clock.seconds += seconds
+        self.clock.updates += updates
+        self.run.poll.answers[self.key] = self.clock.answer()
+
+    async def pods(self) -> dict[str, list[Object]]:
+        """By member."""
+        return await self.kubelet.pods(self.name)
+
+    async def pod(self, member: str) -> Object:
+        return await self.kubelet.pod(self.name, member)
+
+    async def end(self, member: str, code: int = 1, **said: Any) -> None:
+        """The member's pod ends."""
+        await self.kubelet.end(await self.pod(member), code, **said)
+
+    async def start_pods(self, *members: str) -> None:
+        """The kubelet runs all pods that have not been started, or those of ``members``."""
+        await self.kubelet.start(self.name, *members)
+
+    async def finish_deleted(self, but: Container[str] = ()) -> None:
+        """The kubelet ends every pod that is being deleted, and lets it go."""
+        await self.kubelet.finish_deleted(self.name, but)
+
+    async def bring_up(self) -> None:
+        """Turn after turn until all roles are up."""
+        for _ in range(6):
+            await self.settle()
+            await self.start_pods()
+        await self.settle()
+
+    async def take_down(self) -> None:
+        """Turn after turn until all pods that are to leave have left."""
+        for _ in range(5):
+            await self.settle()
+            await self.finish_deleted()
+        await self.settle()
 
 
 async def children_of(viewer: Client, namespace: str, name: str) -> list[Object]:

@@ -14,8 +14,6 @@ from typer.testing import CliRunner
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import written
 
-MERGE = "application/merge-patch+json"
-
 
 def five_minutes_ago() -> str:
     """Asked for where it is written: between a module's import and its tests may lie half an hour."""

@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.verbs.options import Meaning
 
-from tests.cluster.reconciling import Kubelet, Run, bring_up, started, written
+from tests.cluster.reconciling import OneJob
 from tests.cluster.terminal import User, changed_kubeconfig, five_minutes_ago, said, status
 
 
@@ -118,9 +117,10 @@ def test_no_pods(user: User) -> None:
 
 
 @pytest.fixture
-def brought_up(user: User, runner: asyncio.Runner, viewer: Client, kubelet: Kubelet, run: Run) -> None:
+def brought_up(runner: asyncio.Runner, pong: OneJob) -> OneJob:
     """The job ``pong`` runs, with one actor."""
-    runner.run(started(run, viewer, kubelet, written(user.namespace, "pong", actors={"replicas": 1})))
+    runner.run(pong.start(actors={"replicas": 1}))
+    return pong
 
 
 @pytest.mark.usefixtures("brought_up")
@@ -133,10 +133,7 @@ def test_logs_name_the_members_that_there_are(user: User) -> None:
     assert "is shown" in " ".join(shown.split())
 
 
-@pytest.mark.usefixtures("brought_up")
-async def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(
-    user: User, viewer: Client, kubelet: Kubelet, run: Run
-) -> None:
+async def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(user: User, brought_up: OneJob) -> None:
     async def sees(*words: str) -> str:
         return await asyncio.to_thread(user.sees, *words)
 
@@ -144,20 +141,20 @@ async def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(
     assert result.exit_code == 1, "no operator has followed the wish yet"
     leaving = []
     for _ in range(8):
-        await run.settle(viewer, "pong")
-        pods = await kubelet.pods("pong")
+        await brought_up.settle()
+        pods = await brought_up.pods()
         leaving.append(sorted(m for m, each in pods.items() if "deletionTimestamp" in each[0]["metadata"]))
-        await kubelet.finish_deleted("pong")
+        await brought_up.finish_deleted()
     assert leaving[:3] == [["actor-0"], ["learner"], ["replay-0"]]
-    assert await kubelet.pods("pong") == {}
-    assert await run.turn(viewer, "pong") is None, "no timer is set"
+    assert await brought_up.pods() == {}
+    assert await brought_up.turn() is None, "no timer is set"
     stopped = await sees("stop", "pong", "--timeout", "20")
     assert f"stopped; `rljob resume -n {user.namespace} pong` continues from the saved state" in stopped
     assert "pong is SessionEnded: the run was stopped" in await sees("why", "pong")
     assert "pong is stopped, and saved itself then" in (await asyncio.to_thread(user.refused, 2, "checkpoint", "pong"))
     await sees("resume", "pong")
-    await bring_up(run, viewer, kubelet, "pong")
-    assert set(await kubelet.pods("pong")) == {"replay-0", "learner", "actor-0"}
+    await brought_up.bring_up()
+    assert set(await brought_up.pods()) == {"replay-0", "learner", "actor-0"}
     found = user.stored("pong")
     assert "annotations" not in found["metadata"]
     assert found["status"]["restarts"] == {"counted": 0, "ignored": 0}

@@ -205,12 +205,8 @@ def test_the_order_of_what_has_names_is_no_change(cluster: ControlPlane) -> None
 
 
 def test_variables_of_two_owners_lie_side_by_side(cluster: ControlPlane) -> None:
-    def apply(owner: str, value: str) -> jobs.Answer:
+    for owner, value in (("one", "1"), ("two", "2")):
         role = {"env": [{"name": owner, "value": value}]}
-        spec = with_role()["spec"] | {"suspend": True, "actors": role}
-        given = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "pong"}, "spec": spec}
-        return jobs.Answer(*cluster.request("PATCH", f"{jobs.JOBS}/pong?fieldManager={owner}&force=true", given, APPLY))
-
-    apply("one", "1").stored()
-    env = apply("two", "2").stored()["spec"]["actors"]["env"]
-    assert sorted((each["name"], each["value"]) for each in env) == [("one", "1"), ("two", "2")]
+        found = apply(cluster, owner, with_role()["spec"] | {"suspend": True, "actors": role}, force=True).stored()
+    env = {each["name"]: each["value"] for each in found["spec"]["actors"]["env"]}
+    assert env == {"one": "1", "two": "2"}

@@ -26,7 +26,7 @@ from rljob_operator.kube.apiserver.resources import (
 from tests.cluster.control_plane import ControlPlane, config_map, until
 from tests.cluster.operator_program import operator_program
 from tests.cluster.policies import set_quota
-from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, condition, started, status_of, written
+from tests.cluster.reconciling import BreakingClient, OneJob, Run, status_of, written
 from tests.support.waiting import eventually
 
 SOON_SECONDS = 15.0
@@ -119,6 +119,7 @@ async def test_what_is_left_of_a_former_job_is_waited_for_by_name(
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 STABLE = "storageclass.kubernetes.io/is-default-class"
 BETA = "storageclass.beta.kubernetes.io/is-default-class"
+WITHOUT_A_LOG = {"redis": {"persistence": {"mode": "None"}}}
 PROBE = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
@@ -141,80 +142,70 @@ def default_class(cluster: ControlPlane, namespace: str, annotation: str) -> Ite
         eventually(lambda: not is_given(), lambda: "the class stays", 20.0, lambda: time.sleep(0.1))
 
 
-async def run_folder(kubelet: Kubelet) -> Object:
+async def run_folder(pong: OneJob) -> Object:
     """What the learner has its run folder on."""
-    learner = await kubelet.pod("pong", "learner")
-    (found,) = [each for each in learner["spec"]["volumes"] if each["name"] == "rljob-run"]
+    volumes = (await pong.pod("learner"))["spec"]["volumes"]
+    (found,) = [each for each in volumes if each["name"] == "rljob-run"]
     return {name: value for name, value in found.items() if name != "name"}
 
 
-async def claims(viewer: Client, namespace: str) -> dict[str, str]:
-    found = (await viewer.list(VOLUME_CLAIMS, namespace)).items
+async def claims(pong: OneJob) -> dict[str, str]:
+    found = (await pong.viewer.list(VOLUME_CLAIMS, pong.namespace)).items
     return {each["metadata"]["name"]: each["spec"]["resources"]["requests"]["storage"] for each in found}
 
 
 @pytest.mark.parametrize("annotation", [STABLE, BETA])
 async def test_a_job_that_is_created_suspended_gets_a_claim_when_it_is_resumed_and_keeps_it(
-    cluster: ControlPlane,
-    viewer: Client,
-    client: BreakingClient,
-    kubelet: Kubelet,
-    run: Run,
-    namespace: str,
-    annotation: str,
+    cluster: ControlPlane, pong: OneJob, annotation: str
 ) -> None:
-    await run.begin(viewer, written(namespace, "pong", suspend=True))
-    assert condition(await status_of(viewer, namespace, "pong"), "Suspended") == ("True", "UserRequested")
-    assert not await claims(viewer, namespace), "nothing is made for a job that never ran"
-    with default_class(cluster, namespace, annotation):
-        await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
-        await bring_up(run, viewer, kubelet, "pong")
-    assert (await claims(viewer, namespace))["pong-learner"] == "4Gi"
+    """As queues and pipelines hand jobs over."""
+    await pong.begin(suspend=True)
+    await pong.expect(Accepted=("True", "Valid"), Suspended=("True", "UserRequested"), Ready=("False", "Suspended"))
+    assert (await pong.pods(), await claims(pong)) == ({}, {}), "nothing is made for a job that never ran"
+    with default_class(cluster, pong.namespace, annotation):
+        await pong.resume()
+    assert set(await pong.pods()) == {"replay-0", "learner", "actor-0"}
+    assert (await claims(pong))["pong-learner"] == "4Gi"
     on_claim = {"persistentVolumeClaim": {"claimName": "pong-learner"}}
-    assert await run_folder(kubelet) == on_claim
-    await kubelet.end(await kubelet.pod("pong", "learner"), 1)
-    again = Run(client, namespace)  # another operator, when there is no default class any more
-    await again.settle(viewer, "pong")
-    assert await run_folder(kubelet) == on_claim, "what was decided at the start stays"
+    assert await run_folder(pong) == on_claim
+    await pong.end("learner")
+    pong.next_operator()  # when there is no default class any more
+    await pong.settle()
+    assert await run_folder(pong) == on_claim, "what was decided at the start stays"
 
 
 async def test_where_no_class_is_the_default_the_job_runs_and_says_what_a_lost_pod_costs(
-    cluster: ControlPlane, viewer: Client, kubelet: Kubelet, run: Run, namespace: str
+    cluster: ControlPlane, pong: OneJob
 ) -> None:
-    await started(run, viewer, kubelet, written(namespace, "pong", replay={"redis": {"persistence": {"mode": "None"}}}))
-    assert await run_folder(kubelet) == {"emptyDir": {}}
-    assert not await claims(viewer, namespace)
-    with default_class(cluster, namespace, STABLE):
-        await kubelet.end(await kubelet.pod("pong", "learner"), 1)
-        await run.settle(viewer, "pong")
-        assert await run_folder(kubelet) == {"emptyDir": {}}, "a job that runs is made as it was started"
+    await pong.start(replay=WITHOUT_A_LOG)
+    assert (await run_folder(pong), await claims(pong)) == ({"emptyDir": {}}, {})
+    with default_class(cluster, pong.namespace, STABLE):
+        await pong.end("learner")
+        await pong.settle()
+        assert await run_folder(pong) == {"emptyDir": {}}, "a job that runs is made as it was started"
 
 
-async def test_a_namespace_that_allows_no_claim_still_runs_the_job(
-    cluster: ControlPlane, viewer: Client, kubelet: Kubelet, run: Run, namespace: str
-) -> None:
-    set_quota(cluster, namespace, "requests.storage", most="1Gi", used=0)
-    with default_class(cluster, namespace, STABLE):
-        await started(
-            run, viewer, kubelet, written(namespace, "pong", replay={"redis": {"persistence": {"mode": "None"}}})
-        )
-    assert await run_folder(kubelet) == {"emptyDir": {}}
+async def test_a_namespace_that_allows_no_claim_still_runs_the_job(cluster: ControlPlane, pong: OneJob) -> None:
+    set_quota(cluster, pong.namespace, "requests.storage", most="1Gi", used=0)
+    with default_class(cluster, pong.namespace, STABLE):
+        await pong.start(replay=WITHOUT_A_LOG)
+    assert await run_folder(pong) == {"emptyDir": {}}
 
 
 async def test_one_claim_is_tried_for_the_jobs_of_a_namespace_until_one_is_refused(
     cluster: ControlPlane, viewer: Client, client: BreakingClient, run: Run, namespace: str
 ) -> None:
-    no_log = {"replay": {"redis": {"persistence": {"mode": "None"}}}}
-
     async def tries(name: str) -> int:
-        await viewer.create(RLJOBS, written(namespace, name, **no_log))
+        job = OneJob(viewer, client, run, name)
+        await job.create(replay=WITHOUT_A_LOG)
         client.reset()
-        await run.turn(viewer, name)
+        await job.turn()
         return client.calls["try", "persistentvolumeclaims"]
 
     with default_class(cluster, namespace, STABLE):
         assert [await tries(name) for name in ("first", "second")] == [1, 0]
         set_quota(cluster, namespace, "persistentvolumeclaims", most=2, used=2)
         assert [await tries(name) for name in ("refused", "without")] == [0, 1]
-    assert sorted(await claims(viewer, namespace)) == ["first-learner", "second-learner"]
-    assert any(name.startswith("without-learner-") for name in await pods(viewer, namespace))
+    without = OneJob(viewer, client, run, "without")
+    assert sorted(await claims(without)) == ["first-learner", "second-learner"]
+    assert "learner" in await without.pods()

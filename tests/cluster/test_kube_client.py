@@ -157,7 +157,7 @@ async def test_a_refusal_for_quota_is_not_one_for_rights(
 
 async def test_a_refusal_for_pod_security_is_told_apart(cluster: ControlPlane, client: Client, namespace: str) -> None:
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    cluster.request("PATCH", f"/api/v1/namespaces/{namespace}", label, "application/merge-patch+json")
+    cluster.change(f"/api/v1/namespaces/{namespace}", label)
     with pytest.raises(PodSecurityViolated, match="allowPrivilegeEscalation"):
         await client.create(PODS, {**POD, "metadata": {"name": "one", "namespace": namespace}})
 

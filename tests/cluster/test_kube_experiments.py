@@ -20,7 +20,7 @@ from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.watch.kept import Kept
 
 from tests.cluster.reconciling import BreakingClient
-from tests.cluster.terminal import MERGE, User
+from tests.cluster.terminal import User
 from tests.support.paths import EXAMPLES
 
 EXAMPLE = EXAMPLES / "experiments" / "cartpole-search.yaml"
@@ -250,7 +250,7 @@ def test_a_part_of_the_journal_that_another_has_written_is_not_written_over(stag
     stage.kubectl("apply", "-f", str(EXAMPLE))
     stage.turn()
     path = CONFIG_MAPS.path(stage.user.namespace, f"{NAME}-journal-0")
-    stage.user.cluster.request("PATCH", path, {"metadata": {"annotations": {"another": "writer"}}}, MERGE)
+    stage.user.cluster.change(path, {"metadata": {"annotations": {"another": "writer"}}})
     stage.kubectl("patch", "rlx", NAME, "--type=merge", "-p", '{"spec": {"parallelism": 3}}')
     with pytest.raises(Exception, match="modified"):
         stage.turn()

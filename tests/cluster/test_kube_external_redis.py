@@ -8,32 +8,20 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, TooManyRequests, Unavailable
 from rljob_operator.kube.apiserver.resources import JOBS, RLJOBS, Object
 
-from tests.cluster.reconciling import (
-    TWO_ACTORS,
-    BreakingClient,
-    Clock,
-    Kubelet,
-    Run,
-    bring_up,
-    condition,
-    started,
-    status_of,
-    take_down,
-    written,
-)
+from tests.cluster.reconciling import TWO_ACTORS, OneJob
+from tests.unit.api.bad_manifests import BASE, document
 
+REPLAY = document(BASE)["spec"].get("replay", {})
 EXTERNAL = {"url": "redis://redis.db:6379", "secretRef": {"name": "login"}}
 
 
-def job(namespace: str, name: str = "pong", shards: int = 1, **spec: Any) -> Object:
-    found = written(namespace, name, **TWO_ACTORS, backoffLimit=9, **spec)
-    found["spec"]["replay"] = {**found["spec"].get("replay", {}), "shards": shards, "redis": {"external": EXTERNAL}}
-    return found
+def spec(shards: int = 1) -> Object:
+    return {**TWO_ACTORS, "backoffLimit": 9, "replay": {**REPLAY, "shards": shards, "redis": {"external": EXTERNAL}}}
 
 
-async def removals(viewer: Client, namespace: str) -> list[str]:
+async def removals(pong: OneJob) -> list[str]:
     """The pods after which the Jobs are named."""
-    return sorted(each["metadata"]["name"] for each in (await viewer.list(JOBS, namespace)).items)
+    return sorted(each["metadata"]["name"] for each in (await pong.viewer.list(JOBS, pong.namespace)).items)
 
 
 def refuse_removals(patch: pytest.MonkeyPatch, client: Client, problem: ApiError) -> None:
@@ -48,72 +36,59 @@ def refuse_removals(patch: pytest.MonkeyPatch, client: Client, problem: ApiError
     patch.setattr(type(client), "create", refused)
 
 
-async def test_a_shard_that_comes_again_keeps_its_log_and_one_of_a_deleted_job_does_not(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str
-) -> None:
-    stored = await started(run, viewer, kubelet, job(namespace))
-    first = await kubelet.pod("pong", "replay-0")
-    await kubelet.end(first, 1)
+async def test_a_shard_that_comes_again_keeps_its_log_and_one_of_a_deleted_job_does_not(pong: OneJob) -> None:
+    stored = await pong.start(**spec())
+    first = await pong.pod("replay-0")
+    await pong.end("replay-0")
     for _ in range(4):  # an end is followed by a start half a second later
-        await run.settle(viewer, "pong")
+        await pong.settle()
         await asyncio.sleep(0.3)
-    second = await kubelet.pod("pong", "replay-0")
+    second = await pong.pod("replay-0")
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
-    assert await removals(viewer, namespace) == []
+    assert await removals(pong) == []
 
-    await viewer.delete(RLJOBS, namespace, "pong")
-    await Run(client, namespace).turn(viewer, "pong")  # another operator, which has never seen the job
+    await pong.viewer.delete(RLJOBS, *pong.key)
     name = second["metadata"]["name"]
-    assert await removals(viewer, namespace) == [name]
-    (container,) = (await viewer.get(JOBS, namespace, name))["spec"]["template"]["spec"]["containers"]
-    assert container["command"][-3:] == [
-        EXTERNAL["url"], f"{namespace}/pong/{stored['metadata']['uid']}/replay-0", "0",
-    ]  # fmt: skip
-    await Run(client, namespace).turn(viewer, "pong")
-    assert await removals(viewer, namespace) == [name]
+    for _ in range(2):
+        pong.next_operator()  # which has never seen the job
+        await pong.turn()
+        assert await removals(pong) == [name]
+    (container,) = (await pong.viewer.get(JOBS, pong.namespace, name))["spec"]["template"]["spec"]["containers"]
+    of_the_shard = f"{pong.namespace}/pong/{stored['metadata']['uid']}/replay-0"
+    assert container["command"][-3:] == [EXTERNAL["url"], of_the_shard, "0"]
 
 
-async def test_a_suspended_job_keeps_it_and_a_complete_one_does_not(
-    viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
-) -> None:
-    await started(run, viewer, kubelet, job(namespace, shards=2, successPolicy={"rawFrames": 100}))
-    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
-    await take_down(run, viewer, kubelet, "pong")
-    assert condition(await status_of(viewer, namespace, "pong"), "Suspended")[0] == "True"
-    assert await removals(viewer, namespace) == []
+@pytest.mark.usefixtures("clock")
+async def test_a_suspended_job_keeps_it_and_a_complete_one_does_not(pong: OneJob) -> None:
+    await pong.start(**spec(shards=2), successPolicy={"rawFrames": 100})
+    await pong.suspend()
+    await pong.expect(Suspended=("True",))
+    assert await removals(pong) == []
 
-    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
-    await bring_up(run, viewer, kubelet, "pong")
-    shards = [(await kubelet.pods("pong"))[f"replay-{number}"][0] for number in (0, 1)]
-    clock.updates = 1000
-    run.poll.answers[namespace, "pong"] = clock.answer()
-    await take_down(run, viewer, kubelet, "pong")
-    assert condition(await status_of(viewer, namespace, "pong"), "Complete")[0] == "True"
-    assert await removals(viewer, namespace) == sorted(each["metadata"]["name"] for each in shards)
+    await pong.resume()
+    shards = [await pong.pod(f"replay-{number}") for number in (0, 1)]
+    pong.learns(updates=1000)
+    await pong.take_down()
+    await pong.expect(Complete=("True",))
+    assert await removals(pong) == sorted(each["metadata"]["name"] for each in shards)
 
 
 @pytest.mark.parametrize(
     "problem", [TooManyRequests("later", code=429), Unavailable("no answer")], ids=["429", "silence"]
 )
 async def test_a_removal_that_has_to_wait_is_made_at_the_next_look(
-    viewer: Client,
-    client: BreakingClient,
-    kubelet: Kubelet,
-    run: Run,
-    namespace: str,
-    problem: ApiError,
-    monkeypatch: pytest.MonkeyPatch,
+    pong: OneJob, problem: ApiError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await started(run, viewer, kubelet, job(namespace))
-    name = (await kubelet.pod("pong", "replay-0"))["metadata"]["name"]
-    await viewer.delete(RLJOBS, namespace, "pong")
+    await pong.start(**spec())
+    name = (await pong.pod("replay-0"))["metadata"]["name"]
+    await pong.viewer.delete(RLJOBS, *pong.key)
     with monkeypatch.context() as patch:
-        refuse_removals(patch, client, problem)
+        refuse_removals(patch, pong.client, problem)
         with pytest.raises(type(problem)):
-            await run.turn(viewer, "pong")
-    assert await removals(viewer, namespace) == []
-    await run.turn(viewer, "pong")
-    assert await removals(viewer, namespace) == [name]
+            await pong.turn()
+    assert await removals(pong) == []
+    await pong.turn()
+    assert await removals(pong) == [name]
 
 
 @pytest.mark.parametrize(
@@ -123,19 +98,15 @@ async def test_a_removal_that_has_to_wait_is_made_at_the_next_look(
 )
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 async def test_a_removal_that_may_not_be_made_keeps_nothing(
-    viewer: Client,
-    client: BreakingClient,
-    kubelet: Kubelet,
-    run: Run,
-    namespace: str,
+    pong: OneJob,
     propagation: str,
     problem: ApiError,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await started(run, viewer, kubelet, job(namespace))
-    refuse_removals(monkeypatch, client, problem)
-    await viewer.delete(RLJOBS, namespace, "pong", propagation=propagation)
-    await run.turn(viewer, "pong")
-    assert await removals(viewer, namespace) == []
+    await pong.start(**spec())
+    refuse_removals(monkeypatch, pong.client, problem)
+    await pong.viewer.delete(RLJOBS, *pong.key, propagation=propagation)
+    await pong.turn()
+    assert await removals(pong) == []
     assert f"stays until it expires: {problem}" in caplog.text

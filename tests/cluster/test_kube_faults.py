@@ -14,8 +14,9 @@ from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 
 from tests.cluster.bad_proxy import BadProxy, bad_proxy
 from tests.cluster.control_plane import ControlPlane, away, connected, meanwhile
+from tests.cluster.kubelet import Kubelet
 from tests.cluster.operator_program import OperatorProgram, operator_program
-from tests.cluster.reconciling import Kubelet, written
+from tests.cluster.reconciling import written
 
 JOBS = 8
 MEMBERS = ("replay-0", "learner", "actor-0", "actor-1")

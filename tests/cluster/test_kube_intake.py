@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rljob_operator.kube.apiserver.access import load_access
@@ -16,13 +15,9 @@ from rljob_operator.kube.watch.intake import Intake
 from tests.cluster.bad_proxy import bad_proxy
 from tests.cluster.control_plane import CRD_FILE, ControlPlane, away, connected, meanwhile, until
 from tests.cluster.policies import give_rights
+from tests.cluster.reconciling import written
 from tests.cluster.test_kube_lease import grant
 from tests.support.operator_roles import role_objects
-from tests.unit.api.bad_manifests import BASE, document
-
-
-def job(namespace: str, name: str) -> dict[str, Any]:
-    return {**document(BASE), "metadata": {"name": name, "namespace": namespace}}
 
 
 @asynccontextmanager
@@ -48,11 +43,11 @@ async def taking_in(
 async def test_jobs_are_taken_in_from_the_first_to_the_last(
     cluster: ControlPlane, viewer: Client, namespace: str, other_namespace: str, scoped: bool
 ) -> None:
-    await viewer.create(RLJOBS, job(namespace, "before"))
+    await viewer.create(RLJOBS, written(namespace, "before"))
     async with taking_in(cluster, [namespace] if scoped else None) as (intake, enqueued):
         assert enqueued == [f"{namespace}/before"]
-        made = await viewer.create(RLJOBS, job(namespace, "after"))
-        await viewer.create(RLJOBS, job(other_namespace, "elsewhere"))
+        made = await viewer.create(RLJOBS, written(namespace, "after"))
+        await viewer.create(RLJOBS, written(other_namespace, "elsewhere"))
         await until("the new job", lambda: f"{namespace}/after" in enqueued, 10)
         kept = intake.get(namespace, "after")
         assert kept is not None
@@ -78,7 +73,7 @@ async def test_in_one_namespace_it_needs_no_more_than_to_list_and_watch_jobs_the
     rules = [{"apiGroups": ["rljob.dev"], "resources": ["rljobs"], "verbs": ["list", "watch"]}]
     limited = give_rights(cluster, namespace, "operator", rules, tmp_path)
     async with taking_in(cluster, [namespace], kubeconfig=limited) as (intake, enqueued):
-        await viewer.create(RLJOBS, job(namespace, "pong"))
+        await viewer.create(RLJOBS, written(namespace, "pong"))
         await until("the job", lambda: enqueued == [f"{namespace}/pong"], 10)
         await viewer.delete(RLJOBS, namespace, "pong")
         await until("its end", lambda: len(intake) == 0, 10)
@@ -101,9 +96,9 @@ async def test_a_namespace_that_may_not_be_read_is_named_and_the_others_go_on(
         assert list(intake.unread) == [other_namespace], (
             "where rights are missing from the beginning it begins all the same"
         )
-        await viewer.create(RLJOBS, job(other_namespace, "there"))
+        await viewer.create(RLJOBS, written(other_namespace, "there"))
         for number in range(3):
-            await viewer.create(RLJOBS, job(namespace, f"here-{number}"))
+            await viewer.create(RLJOBS, written(namespace, f"here-{number}"))
             await until("a job here", lambda name=f"{namespace}/here-{number}": name in enqueued, 10)  # type: ignore[misc]
             await asyncio.sleep(2.0)
         assert caplog.text.count(f"RLJobs in {other_namespace} can't be listed: rljobs.rljob.dev is forbidden") == 1
@@ -112,7 +107,7 @@ async def test_a_namespace_that_may_not_be_read_is_named_and_the_others_go_on(
         await asyncio.to_thread(cluster.request, "DELETE", bindings)
         await until("what is lost", lambda: list(intake.unread) == [other_namespace], 20)
         assert intake.get(other_namespace, "there"), "whether it is gone is not known"
-        await viewer.create(RLJOBS, job(namespace, "last"))
+        await viewer.create(RLJOBS, written(namespace, "last"))
         await until("the last job", lambda: f"{namespace}/last" in enqueued, 10)
 
 
@@ -121,13 +116,13 @@ async def test_what_happens_around_an_api_server_that_dies_is_taken_in(
 ) -> None:
     async with taking_in(cluster, [namespace]) as (intake, enqueued):
         for name in ("stays", "goes"):
-            await viewer.create(RLJOBS, job(namespace, name))
+            await viewer.create(RLJOBS, written(namespace, name))
         await until("both jobs", lambda: len(intake) == 2, 10)
         async with away(cluster, "killed"):
             await asyncio.sleep(3.0)
             assert len(intake) == 2
         await viewer.delete(RLJOBS, namespace, "goes")
-        await viewer.create(RLJOBS, job(namespace, "comes"))
+        await viewer.create(RLJOBS, written(namespace, "comes"))
         await until("what happened", lambda: {name for _, name in intake.known()} == {"stays", "comes"}, 30)
         enqueued.clear()
         await viewer.patch(RLJOBS, namespace, "comes", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
@@ -142,7 +137,7 @@ async def test_a_watch_that_falls_silent_or_is_too_old_is_begun_again_by_kopf(
         bad_proxy(cluster, tmp_path) as (proxy, kubeconfig),
         taking_in(cluster, [namespace], kubeconfig=kubeconfig, sweep_seconds=60.0) as (intake, enqueued),
     ):
-        await viewer.create(RLJOBS, job(namespace, "pong"))
+        await viewer.create(RLJOBS, written(namespace, "pong"))
         await until("the job", lambda: len(intake) == 1, 10)
         for fault in ("silent", "cut, and answered with 410", "none"):
             proxy.spoil({"cut": 1.0} if fault.startswith("cut") else {})
@@ -156,12 +151,12 @@ async def test_a_watch_that_falls_silent_or_is_too_old_is_begun_again_by_kopf(
 
 async def test_a_kopf_that_has_ended_is_started_anew(cluster: ControlPlane, viewer: Client, namespace: str) -> None:
     async with taking_in(cluster, [namespace]) as (intake, _):
-        await viewer.create(RLJOBS, job(namespace, "pong"))
+        await viewer.create(RLJOBS, written(namespace, "pong"))
         await until("the job", lambda: len(intake) == 1, 10)
         intake._watch.start_anew()
         await asyncio.sleep(0.5)
         await viewer.delete(RLJOBS, namespace, "pong")
-        await viewer.create(RLJOBS, job(namespace, "another"))
+        await viewer.create(RLJOBS, written(namespace, "another"))
         await until("what happened", lambda: [name for _, name in intake.known()] == ["another"], 30)
 
 
@@ -176,7 +171,7 @@ async def test_it_waits_for_the_definition(cluster: ControlPlane, viewer: Client
             await asyncio.to_thread(
                 cluster.kubectl, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
             )
-            await viewer.create(RLJOBS, job(namespace, "pong"))
+            await viewer.create(RLJOBS, written(namespace, "pong"))
             await until("the job", lambda: enqueued == [f"{namespace}/pong"], 30)
     finally:
         await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))
@@ -186,16 +181,16 @@ async def test_jobs_of_a_definition_that_was_deleted_and_made_again_are_taken_in
     cluster: ControlPlane, viewer: Client, namespace: str
 ) -> None:
     async with taking_in(cluster, None) as (intake, _):
-        await viewer.create(RLJOBS, job(namespace, "before"))
+        await viewer.create(RLJOBS, written(namespace, "before"))
         await until("the job", lambda: (namespace, "before") in intake.known(), 10)
         try:
-            await asyncio.to_thread(cluster.told, "delete", "crd", "rljobs.rljob.dev", "--timeout=30s")
+            await asyncio.to_thread(cluster.kubectl, "delete", "crd", "rljobs.rljob.dev", "--timeout=30s")
             await until("its end", lambda: len(intake) == 0, 20)
             await asyncio.sleep(15.0)  # so long kopf finds no such kind, and then looks for none
         finally:
-            await asyncio.to_thread(cluster.told, "apply", "-f", str(CRD_FILE))
+            await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))
             await asyncio.to_thread(
-                cluster.told, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
+                cluster.kubectl, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
             )
-        await viewer.create(RLJOBS, job(namespace, "after"))
+        await viewer.create(RLJOBS, written(namespace, "after"))
         await until("the next job", lambda: intake.known() == ((namespace, "after"),), 30)

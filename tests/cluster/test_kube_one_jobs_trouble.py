@@ -17,22 +17,10 @@ from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object
 from rljob_operator.kube.job.apply import CHUNK
 
 from tests.cluster.control_plane import ControlPlane, connected, meanwhile, until
+from tests.cluster.kubelet import Kubelet
 from tests.cluster.operator_program import OperatorProgram, operator_program
 from tests.cluster.policies import set_quota, webhook_away
-from tests.cluster.reconciling import (
-    TWO_ACTORS,
-    BreakingClient,
-    Clock,
-    Kubelet,
-    Run,
-    bring_up,
-    condition,
-    conditions,
-    message,
-    started,
-    status_of,
-    written,
-)
+from tests.cluster.reconciling import TWO_ACTORS, Clock, OneJob, said_in, status_of, written
 
 EVERYTHING = {
     "annotations": {"notes": "x" * 200_000, **{f"a-{number}": "" for number in range(80)}},
@@ -105,43 +93,38 @@ async def test_metadata_is_the_servers_business(cluster: ControlPlane, namespace
         await asyncio.sleep(1.0)
         await it.until_replaced(generated, await it.delete_actor(generated), 10.0)
         await it.until_up(generated)
-        assert condition(await status_of(it.viewer, namespace, generated), "Accepted") == ("True", "Valid")
+        assert said_in(await status_of(it.viewer, namespace, generated))["Accepted"][:2] == ("True", "Valid")
 
 
-async def test_a_spec_that_would_not_fit_into_a_status_is_refused_in_words(
-    viewer: Client, kubelet: Kubelet, run: Run, namespace: str
-) -> None:
-    for name, size in (("large", 450_000), ("huge", 800_000)):
-        env = [{"name": "TEXT", "value": "x" * size}]
-        await viewer.create(RLJOBS, written(namespace, name, actors={"replicas": 1, "env": env}))
-    await bring_up(run, viewer, kubelet, "large")
-    assert condition(await status_of(viewer, namespace, "large"), "LearnerReady") == ("True", "PodsReady")
-    await run.settle(viewer, "huge")
-    status = await status_of(viewer, namespace, "huge")
-    assert condition(status, "Accepted") == ("False", "InvalidSpec")
-    assert "characters; allowed: up to 524,288; put long texts into a ConfigMap" in message(status, "Accepted")
+async def test_a_spec_that_would_not_fit_into_a_status_is_refused_in_words(pong: OneJob) -> None:
+    large, huge = (OneJob(pong.viewer, pong.client, pong.run, name) for name in ("large", "huge"))
+    await large.start(actors={"replicas": 1, "env": [{"name": "TEXT", "value": "x" * 450_000}]})
+    await large.expect(LearnerReady=("True", "PodsReady"))
+    await huge.begin(actors={"replicas": 1, "env": [{"name": "TEXT", "value": "x" * 800_000}]})
+    await huge.expect(Accepted=("False", "InvalidSpec"))
+    words = "characters; allowed: up to 524,288; put long texts into a ConfigMap"
+    assert words in await huge.message("Accepted")
 
 
-async def test_a_turn_that_fails_is_told_on_its_job(viewer: Client, kubelet: Kubelet, run: Run, namespace: str) -> None:
-    await started(run, viewer, kubelet, written(namespace, "pong", actors={"replicas": 1}))
-    before = await status_of(viewer, namespace, "pong")
+async def test_a_turn_that_fails_is_told_on_its_job(pong: OneJob) -> None:
+    await pong.start(actors={"replicas": 1})
+    before, run = await pong.status(), pong.run
     answer = run.poll.answer
     run.poll.answer = lambda key: answer(("nobody", key[1 << 40]))  # type: ignore[method-assign]
     for _ in range(2):
         with pytest.raises(IndexError) as failure:
-            await run.turn(viewer, "pong")
-        await run.reconciler.tell((namespace, "pong"), failure.value)
-    status = await status_of(viewer, namespace, "pong")
-    assert condition(status, "Ready") == ("False", "TurnFailed")
-    assert message(status, "Ready").endswith("its log says where: IndexError: tuple index out of range")
+            await pong.turn()
+        await run.reconciler.tell(pong.key, failure.value)
+    status = await pong.expect(Ready=("False", "TurnFailed"))
+    assert (await pong.message("Ready")).endswith("its log says where: IndexError: tuple index out of range")
     assert {**status, "conditions": []} == {**before, "conditions": []}
     await run.events.flush()
-    notes = {each["reason"]: each for each in (await viewer.list(EVENTS, namespace)).items}
+    notes = {each["reason"]: each for each in (await pong.viewer.list(EVENTS, pong.namespace)).items}
     assert "IndexError" in notes["TurnFailed"]["note"]
     run.poll.answer = answer  # type: ignore[method-assign]
-    await run.settle(viewer, "pong")
-    assert condition(await status_of(viewer, namespace, "pong"), "Ready")[1] != "TurnFailed"
-    await run.reconciler.tell((namespace, "nobody"), ValueError("of a job that is not known"))
+    await pong.settle()
+    assert said_in(await pong.status())["Ready"][1] != "TurnFailed"
+    await run.reconciler.tell((pong.namespace, "nobody"), ValueError("of a job that is not known"))
 
 
 NO_EVENTS = {"name": "no-events", "expression": "!(request.resource.resource in ['events', 'rljobs'])"}
@@ -192,71 +175,57 @@ async def test_a_webhook_that_cannot_be_called_is_named(
         assert "Traceback" not in it.program.log()
 
 
-async def test_what_is_refused_by_nobody_ends_a_turn_and_is_not_told(
-    viewer: Client, run: Run, client: BreakingClient, namespace: str
-) -> None:
-    await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 1}))
-    client.loses = ("create", "pods")
+async def test_what_is_refused_by_nobody_ends_a_turn_and_is_not_told(pong: OneJob) -> None:
+    await pong.create(actors={"replicas": 1})
+    pong.client.loses = ("create", "pods")
     with pytest.raises(Unavailable):
-        await run.turn(viewer, "pong")
-    client.loses = None
-    await run.settle(viewer, "pong")
-    assert condition(await status_of(viewer, namespace, "pong"), "Ready") == ("False", "Starting")
+        await pong.turn()
+    pong.client.loses = None
+    await pong.settle()
+    await pong.expect(Ready=("False", "Starting"))
 
 
+@pytest.mark.usefixtures("clock")
 async def test_a_quota_bounds_growth_and_replacements_and_touches_nothing_that_runs(
-    cluster: ControlPlane,
-    viewer: Client,
-    client: BreakingClient,
-    kubelet: Kubelet,
-    clock: Clock,
-    run: Run,
-    namespace: str,
+    cluster: ControlPlane, pong: OneJob
 ) -> None:
-    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
+    await pong.start(**TWO_ACTORS)
 
-    async def a_minute_later(updates: int = 100) -> dict[str, Any]:
-        for _ in range(4):
-            clock.seconds += 20.0
-            clock.updates += updates
-            run.poll.answers[namespace, "pong"] = clock.answer()
-            await run.settle(viewer, "pong")
-            await kubelet.start("pong")
-        return await status_of(viewer, namespace, "pong")
+    async def minutes_later(minutes: int = 1) -> None:
+        for _ in range(4 * minutes):
+            pong.learns(20.0, 100)
+            await pong.settle()
+            await pong.start_pods()
 
-    await a_minute_later()
-    before = {name: pod["metadata"]["uid"] for name, (pod,) in (await kubelet.pods("pong")).items()}
-    set_quota(cluster, namespace, "pods", most=3, used=4)
-    await viewer.delete(PODS, namespace, (await kubelet.pods("pong"))["actor-1"][0]["metadata"]["name"])
-    await kubelet.finish_deleted("pong")
-    status = await a_minute_later()
-    status = await a_minute_later()
-    assert condition(status, "Admitted") == ("False", "QuotaExceeded")
-    assert "exceeded quota: few" in message(status, "Admitted")
-    assert conditions(status, "Ready", "ActorsReady") == [("True", "Degraded"), ("False", "QuotaExceeded")]
-    after = {name: pod["metadata"] for name, (pod,) in (await kubelet.pods("pong")).items()}
-    assert {name: each["uid"] for name, each in after.items()} == {
-        name: uid for name, uid in before.items() if name != "actor-1"
-    }
+    await minutes_later()
+    before = {name: pod["metadata"]["uid"] for name, (pod,) in (await pong.pods()).items()}
+    set_quota(cluster, pong.namespace, "pods", most=3, used=4)
+    await pong.viewer.delete(PODS, pong.namespace, (await pong.pod("actor-1"))["metadata"]["name"])
+    await pong.finish_deleted()
+    await minutes_later(2)
+    exceeded = ("False", "QuotaExceeded")
+    await pong.expect(Admitted=exceeded, Ready=("True", "Degraded"), ActorsReady=exceeded)
+    assert "exceeded quota: few" in await pong.message("Admitted")
+    del before["actor-1"]
+    after = {name: pod["metadata"] for name, (pod,) in (await pong.pods()).items()}
+    assert {name: each["uid"] for name, each in after.items()} == before
     assert not any("deletionTimestamp" in each for each in after.values())
 
-    set_quota(cluster, namespace, "pods", most=5, used=3)
-    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 5}}})
-    status = await a_minute_later()
-    assert status["actors"]["ready"] == 3, "growth goes as far as the quota"
-    assert status["autoscaling"]["desiredReplicas"] == 5
-    assert condition(status, "ScalingLimited") == ("True", "QuotaLimited")
-    assert message(status, "ScalingLimited").startswith("5 wanted, 3 fit: ")
-    set_quota(cluster, namespace, "pods", most=9, used=5)
-    status = await a_minute_later()
-    assert (status["actors"]["ready"], condition(status, "Admitted")[0]) == (5, "True")
+    set_quota(cluster, pong.namespace, "pods", most=5, used=3)
+    await pong.patch(actors={"replicas": 5})
+    await minutes_later()
+    status = await pong.expect(ScalingLimited=("True", "QuotaLimited"))
+    assert (await pong.message("ScalingLimited")).startswith("5 wanted, 3 fit: ")
+    numbers = (status["autoscaling"]["desiredReplicas"], status["actors"]["ready"])
+    assert numbers == (5, 3), "growth goes as far as the quota"
+    set_quota(cluster, pong.namespace, "pods", most=9, used=5)
+    await minutes_later()
+    assert (await pong.expect(Admitted=("True",)))["actors"]["ready"] == 5
 
-    await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 60}}})
-    await run.look(viewer)
-    client.reset()
-    await run.reconciler.reconcile((namespace, "pong"))
-    assert client.calls["create", "pods"] == CHUNK, "sixty need not be asked for to know that the quota is full"
-    assert len(await kubelet.pods("pong")) == 9
+    await pong.patch(actors={"replicas": 60})
+    asked = (await pong.calls())["create", "pods"]
+    assert asked == CHUNK, "sixty need not be asked for to know that the quota is full"
+    assert len(await pong.pods()) == 9
 
 
 @pytest.fixture
@@ -270,25 +239,24 @@ def webhook_back(cluster: ControlPlane, namespace: str) -> Iterator[Callable[[],
 
 
 async def test_a_webhook_that_fails_for_one_role_keeps_no_other_from_coming_up(
-    webhook_back: Callable[[], object], viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
+    webhook_back: Callable[[], object], clock: Clock, pong: OneJob
 ) -> None:
-    await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+    await pong.create(**TWO_ACTORS)
     for _ in range(3):
-        await run.settle(viewer, "pong")
-        await kubelet.start("pong")
-    await run.settle(viewer, "pong")
-    status = await status_of(viewer, namespace, "pong")
-    assert "learner" not in await kubelet.pods("pong")
+        await pong.settle()
+        await pong.start_pods()
+    await pong.settle()
+    status = await pong.status()
+    assert "learner" not in await pong.pods()
     assert (status["replay"]["ready"], status["restarts"]) == (1, {"counted": 0, "ignored": 0})
     clock.seconds += 100_000.0
-    await run.settle(viewer, "pong")
-    status = await status_of(viewer, namespace, "pong")
-    assert condition(status, "Ready")[0] == "False", "it waits, it never fails"
+    await pong.settle()
+    await pong.expect(Ready=("False",))  # it waits, it never fails
     for kind in ("LearnerReady", "Ready"):
-        assert "failed calling webhook" in message(status, kind)
+        assert "failed calling webhook" in await pong.message(kind)
     webhook_back()
     clock.seconds += 61.0
-    await bring_up(run, viewer, kubelet, "pong")
-    assert (await status_of(viewer, namespace, "pong"))["learner"]["ready"]
-    await run.events.flush()
-    assert (await viewer.list(EVENTS, namespace)).items
+    await pong.bring_up()
+    assert (await pong.status())["learner"]["ready"]
+    await pong.run.events.flush()
+    assert (await pong.viewer.list(EVENTS, pong.namespace)).items

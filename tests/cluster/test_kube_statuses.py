@@ -14,18 +14,7 @@ from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.reporting.events import EventRecorder, reference
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import (
-    TWO_ACTORS,
-    BreakingClient,
-    Clock,
-    Kubelet,
-    Run,
-    bring_up,
-    condition,
-    started,
-    status_of,
-    written,
-)
+from tests.cluster.reconciling import TWO_ACTORS, BreakingClient, Clock, OneJob, written
 
 OF_A_QUEUE = {
     "type": "example.com/Queued", "status": "True", "reason": "Waits", "message": "third in line",
@@ -44,137 +33,109 @@ class Listening(BreakingClient):
         return await super()._ask(call, timeout_seconds)
 
 
-async def say(cluster: ControlPlane, namespace: str, name: str, status: Object, who: str = "queue") -> None:
+async def say(cluster: ControlPlane, pong: OneJob, status: Object, who: str = "queue") -> None:
     """As another controller does that applies what is its own."""
-    document = {
-        "apiVersion": RLJOBS.api_version, "kind": RLJOBS.kind, "metadata": {"name": name, "namespace": namespace},
-        "status": status,
-    }  # fmt: skip
-    path = f"{RLJOBS.path(namespace, name, 'status')}?fieldManager={who}"
-    code, answer = await asyncio.to_thread(cluster.request, "PATCH", path, document, "application/apply-patch+yaml")
-    assert code == 200, answer
+    about = {"name": "pong", "namespace": pong.namespace}
+    document = {"apiVersion": RLJOBS.api_version, "kind": RLJOBS.kind, "metadata": about, "status": status}
+    path = f"{RLJOBS.path(*pong.key, 'status')}?fieldManager={who}"
+    await asyncio.to_thread(cluster.change, path, document, "application/apply-patch+yaml")
 
 
 def of_the_queue(status: Object) -> list[Object]:
     return [each for each in status["conditions"] if each["type"] == OF_A_QUEUE["type"]]
 
 
-async def learns(run: Run, viewer: Client, clock: Clock, name: str, seconds: float = 31.0) -> None:
-    """The learner makes updates for so long, and the next turn tells of it."""
-    clock.seconds += seconds
-    clock.updates += 100
-    run.poll.answers[run.namespace, name] = clock.answer()
-    await run.turn(viewer, name)
+async def learns(pong: OneJob, turns: int = 1) -> None:
+    """The learner makes updates, and each turn tells of some."""
+    for _ in range(turns):
+        pong.learns(40.0, 100)
+        await pong.turn()
 
 
-async def test_what_differs_is_sent_and_nothing_else(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
-) -> None:
+async def test_what_differs_is_sent_and_nothing_else(client: BreakingClient, clock: Clock, pong: OneJob) -> None:
     client.__class__, client.sent = Listening, []  # type: ignore[attr-defined]
-    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
-    await learns(run, viewer, clock, "pong")
+    await pong.start(**TWO_ACTORS)
+    await learns(pong)
     first, *others = client.sent  # type: ignore[attr-defined]
     assert "environment" in first
     assert others
     assert not any("environment" in each for each in others)
     assert "restarts" not in others[-1], "it has not changed"
-    status = await status_of(viewer, namespace, "pong")
-    assert status["progress"]["learnerUpdates"] == clock.updates
-    assert (status["algorithm"], status["environment"]) == ("ApeXDQN", "ALE/Pong-v5")
-    assert condition(status, "ActorsReady") == ("True", "PodsReady")
+    status = await pong.expect(ActorsReady=("True", "PodsReady"))
+    found = (status["progress"]["learnerUpdates"], status["algorithm"], status["environment"])
+    assert found == (clock.updates, "ApeXDQN", "ALE/Pong-v5")
 
 
 async def test_another_operator_goes_by_the_configmap_whatever_its_presets_say(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str, monkeypatch: pytest.MonkeyPatch
+    pong: OneJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def configured() -> str:
-        return str((await viewer.get(CONFIG_MAPS, namespace, "pong-job"))["data"]["job.yaml"])
+        return str((await pong.viewer.get(CONFIG_MAPS, pong.namespace, "pong-job"))["data"]["job.yaml"])
 
-    job = {**written(namespace, "pong"), "spec": {"preset": "CartPoleIMPALA", "evaluator": {"enabled": False}}}
-    await started(run, viewer, kubelet, job)
+    spec = {"preset": "CartPoleIMPALA", "evaluator": {"enabled": False}}
+    await pong.viewer.create(RLJOBS, {**written(*pong.key), "spec": spec})
+    await pong.bring_up()
     before, preset = await configured(), PRESETS["CartPoleIMPALA"]
     other = replace(preset, spec={**preset.spec, "algorithm": {"type": "IMPALA", "gamma": 0.5}})
     monkeypatch.setattr("rljob.api.presets.merging.PRESETS", {**PRESETS, "CartPoleIMPALA": other})
-    next_one = Run(client, namespace)
-    await next_one.settle(viewer, "pong")
+    pong.next_operator()
+    await pong.settle()
     assert await configured() == before
-    await next_one.change(viewer, "pong", backoffLimit=9)
+    await pong.change(backoffLimit=9)
     text = await configured()
     assert ("backoffLimit: 9" in text, "gamma: 0.5" in text) == (True, False), "what may change does, and nothing else"
 
 
 async def test_a_condition_that_somebody_else_has_added_stays(
-    cluster: ControlPlane,
-    viewer: Client,
-    client: BreakingClient,
-    kubelet: Kubelet,
-    clock: Clock,
-    run: Run,
-    namespace: str,
+    cluster: ControlPlane, clock: Clock, pong: OneJob
 ) -> None:
-    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
-    await say(cluster, namespace, "pong", {"conditions": [OF_A_QUEUE]})
-    await learns(run, viewer, clock, "pong", 40.0)
-    await learns(run, viewer, clock, "pong", 40.0)
-    await kubelet.end(await kubelet.pod("pong", "learner"), 1)
-    await run.settle(viewer, "pong")
-    status = await status_of(viewer, namespace, "pong")
-    assert of_the_queue(status) == [OF_A_QUEUE]
-    assert condition(status, "LearnerReady")[0] == "False"
-    again = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-    await kubelet.start("pong")
-    await again.settle(viewer, "pong")
+    await pong.start(**TWO_ACTORS)
+    await say(cluster, pong, {"conditions": [OF_A_QUEUE]})
+    await learns(pong, 2)
+    await pong.end("learner")
+    await pong.settle()
+    assert of_the_queue(await pong.expect(LearnerReady=("False",))) == [OF_A_QUEUE]
+    pong.next_operator()
+    await pong.start_pods()
+    await pong.settle()
     clock.seconds += 20.0
-    await bring_up(again, viewer, kubelet, "pong")
-    assert of_the_queue(await status_of(viewer, namespace, "pong")) == [OF_A_QUEUE]
-    await say(cluster, namespace, "pong", {})
-    await learns(again, viewer, clock, "pong", 40.0)
-    await learns(again, viewer, clock, "pong", 40.0)
-    status = await status_of(viewer, namespace, "pong")
+    await pong.bring_up()
+    assert of_the_queue(await pong.status()) == [OF_A_QUEUE]
+    await say(cluster, pong, {})
+    await learns(pong, 2)
+    status = await pong.status()
     assert not of_the_queue(status), "who has added it takes it back"
     assert status["progress"]["learnerUpdates"] == clock.updates
 
 
 async def test_what_another_release_has_left_of_a_status_goes(
-    cluster: ControlPlane,
-    viewer: Client,
-    client: BreakingClient,
-    kubelet: Kubelet,
-    clock: Clock,
-    run: Run,
-    namespace: str,
+    cluster: ControlPlane, clock: Clock, pong: OneJob
 ) -> None:
     """It wrote by server-side apply under the same name, and remembered what this one has no field for."""
-    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
-    status = await status_of(viewer, namespace, "pong")
+    await pong.start(**TWO_ACTORS)
+    status = await pong.status()
     before = {**status, "controller": {**status["controller"], "guess": 7}, "restarts": {"counted": 0}}
-    about = {"name": "pong", "namespace": namespace}
-    applied = {"apiVersion": RLJOBS.api_version, "kind": RLJOBS.kind, "metadata": about, "status": before}
-    path = f"{RLJOBS.path(namespace, 'pong', 'status')}?fieldManager={FIELD_MANAGER}&force=true"
-    cluster.change(path, applied, "application/apply-patch+yaml")
-    after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
-    await after.settle(viewer, "pong")
-    await learns(after, viewer, clock, "pong")
-    await learns(after, viewer, clock, "pong")
-    status = await status_of(viewer, namespace, "pong")
+    await say(cluster, pong, before, f"{FIELD_MANAGER}&force=true")
+    pong.next_operator()
+    await pong.settle()
+    await learns(pong, 2)
+    status = await pong.status()
     assert "guess" not in status["controller"]
     assert status["restarts"] == {"counted": 0, "ignored": 0}
     assert status["progress"]["learnerUpdates"] == clock.updates
 
 
 async def test_a_status_is_not_written_over_what_has_changed_since(
-    cluster: ControlPlane, viewer: Client, kubelet: Kubelet, clock: Clock, run: Run, namespace: str
+    cluster: ControlPlane, clock: Clock, pong: OneJob
 ) -> None:
-    await started(run, viewer, kubelet, written(namespace, "pong", **TWO_ACTORS))
-    await run.look(viewer)
-    await say(cluster, namespace, "pong", {"conditions": [OF_A_QUEUE]})
-    clock.seconds += 31.0
-    clock.updates += 100
-    run.poll.answers[namespace, "pong"] = clock.answer()
+    await pong.start(**TWO_ACTORS)
+    await pong.run.look(pong.viewer)
+    await say(cluster, pong, {"conditions": [OF_A_QUEUE]})
+    pong.learns(31.0, 100)
     with pytest.raises(Conflict):
-        await run.reconciler.reconcile((namespace, "pong"))
-    await run.turn(viewer, "pong")
-    status = await status_of(viewer, namespace, "pong")
+        await pong.calls(look=False)
+    await pong.turn()
+    status = await pong.status()
     assert of_the_queue(status) == [OF_A_QUEUE]
     assert status["progress"]["learnerUpdates"] == clock.updates
 

@@ -15,18 +15,8 @@ from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.job.waits import HELD_UP_SECONDS, with_claims
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import (
-    SETTINGS,
-    BreakingClient,
-    Clock,
-    Kubelet,
-    Run,
-    condition,
-    message,
-    stamped,
-    status_of,
-    written,
-)
+from tests.cluster.kubelet import stamped
+from tests.cluster.reconciling import SETTINGS, BreakingClient, Clock, OneJob, Run, said_in, written
 
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
 ELSEWHERE = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
@@ -35,11 +25,11 @@ TAINTED = "0/3 nodes are available: 3 node(s) had untolerated taint(s). preempti
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
-async def say_unscheduled(viewer: Client, namespace: str, pod: Object, words: str = UNBOUND) -> None:
+async def say_unscheduled(pong: OneJob, pod: Object, words: str = UNBOUND) -> None:
     """What the scheduler says of the pod."""
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
     status = {"phase": "Pending", "conditions": [{**scheduled, "lastTransitionTime": stamped(time.time())}]}
-    await viewer.patch(PODS, namespace, pod["metadata"]["name"], {"status": status}, subresource="status")
+    await pong.viewer.patch(PODS, pong.namespace, pod["metadata"]["name"], {"status": status}, subresource="status")
 
 
 CHECKPOINTS = {"storage": {"persistentVolumeClaim": {"claimName": "mine"}}}
@@ -74,48 +64,39 @@ WAITING: dict[str, tuple[str, Object, Object | None, list[str]]] = {
 
 @pytest.mark.parametrize(("member", "spec", "of_user", "words"), WAITING.values(), ids=WAITING)
 async def test_what_a_claim_waits_for_is_said_with_what_to_do(
-    viewer: Client, clock: Clock, run: Run, kubelet: Kubelet, namespace: str,
-    member: str, spec: Object, of_user: Object | None, words: list[str],
-) -> None:  # fmt: skip
+    clock: Clock, pong: OneJob, member: str, spec: Object, of_user: Object | None, words: list[str]
+) -> None:
     if of_user is not None:
-        await viewer.create(VOLUME_CLAIMS, {**of_user, "metadata": {**of_user["metadata"], "namespace": namespace}})
-    await run.begin(viewer, written(namespace, "pong", **spec))
-    await say_unscheduled(viewer, namespace, await kubelet.pod("pong", member))
+        about = {**of_user["metadata"], "namespace": pong.namespace}
+        await pong.viewer.create(VOLUME_CLAIMS, {**of_user, "metadata": about})
+    await pong.begin(**spec)
+    await say_unscheduled(pong, await pong.pod(member))
     clock.seconds += HELD_UP_SECONDS + 1.0
-    await run.turn(viewer, "pong")
-    status = await status_of(viewer, namespace, "pong")
+    await pong.turn()
     kind = {"learner": "LearnerReady", "replay-0": "ReplayReady"}[member]
-    assert condition(status, kind) == ("False", "Unschedulable")
-    said = message(status, kind)
-    assert [each for each in words if each.format(namespace=namespace) not in said] == []
+    await pong.expect(**{kind: ("False", "Unschedulable")})
+    said = await pong.message(kind)
+    assert [each for each in words if each.format(namespace=pong.namespace) not in said] == []
     assert said.endswith(f"{UNBOUND})"), "the scheduler's words come after it"
 
 
-async def test_a_scheduler_that_waits_for_a_volume_in_silence(
-    viewer: Client, clock: Clock, run: Run, namespace: str
-) -> None:
+async def test_a_scheduler_that_waits_for_a_volume_in_silence(clock: Clock, pong: OneJob) -> None:
     """As it does where a class binds with the first pod: until the volume is made, its pod has no condition at all."""
-    await run.begin(viewer, written(namespace, "pong", **of_class("slow")))
+    await pong.begin(**of_class("slow"))
     clock.seconds += max(UNSCHEDULED_SECONDS, SELDOM_SECONDS) + 1.0  # words alone may be written so late
-    await run.settle(viewer, "pong")
-    status = await status_of(viewer, namespace, "pong")
-    for type in ("ReplayReady", "Ready"):
-        said = message(status, type)
-        assert f"claim pong-replay-0 has no volume of StorageClass slow: kubectl describe pvc -n {namespace}" in said
-        assert "no scheduler has said anything of it" in said
+    await pong.settle()
+    why = f"claim pong-replay-0 has no volume of StorageClass slow: kubectl describe pvc -n {pong.namespace}"
+    for kind in ("ReplayReady", "Ready"):
+        said = await pong.message(kind)
+        assert [each for each in (why, "no scheduler has said anything of it") if each not in said] == []
 
 
-async def test_other_reasons_of_the_scheduler_cost_no_call(
-    viewer: Client, client: BreakingClient, kubelet: Kubelet, run: Run, namespace: str
-) -> None:
-    await run.begin(viewer, written(namespace, "pong"))
-    pod = await kubelet.pod("pong", "replay-0")
-    await say_unscheduled(viewer, namespace, pod, "0/3 nodes are available: 3 Insufficient cpu.")
-    await run.settle(viewer, "pong")
-    client.reset()
-    await run.turn(viewer, "pong")
-    assert ("get", "persistentvolumes") not in client.calls
-    said = [each["message"] for each in (await status_of(viewer, namespace, "pong"))["conditions"]]
+async def test_other_reasons_of_the_scheduler_cost_no_call(pong: OneJob) -> None:
+    await pong.begin()
+    await say_unscheduled(pong, await pong.pod("replay-0"), "0/3 nodes are available: 3 Insufficient cpu.")
+    await pong.settle()
+    assert ("get", "persistentvolumes") not in await pong.calls()
+    said = [words for _, _, words in said_in(await pong.status()).values()]
     assert any("(0/3 nodes are available: 3 Insufficient cpu.)" in words for words in said)
 
 
@@ -135,44 +116,33 @@ def away(cluster: ControlPlane, run: Run, namespace: str) -> Iterator[str]:
     cluster.request("DELETE", f"/api/v1/persistentvolumes/{node}")
 
 
-async def bind(viewer: Client, namespace: str, claim: str) -> None:
-    bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "32Gi"}}
-    await viewer.patch(VOLUME_CLAIMS, namespace, claim, {"status": bound}, subresource="status")
-
-
 @pytest.mark.parametrize("words", [ELSEWHERE, TAINTED], ids=["elsewhere", "tainted"])
 async def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_that_gives_it_up(
-    viewer: Client,
-    clock: Clock,
-    client: BreakingClient,
-    kubelet: Kubelet,
-    run: Run,
-    namespace: str,
-    away: str,
-    words: str,
+    viewer: Client, clock: Clock, pong: OneJob, away: str, words: str
 ) -> None:
     """Whether it comes back can't be told: what the shard holds is its user's."""
-    await run.begin(viewer, written(namespace, "pong"))
-    await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"spec": {"volumeName": away}})
-    await bind(viewer, namespace, "pong-replay-0")
-    pod = await kubelet.pod("pong", "replay-0")
-    await say_unscheduled(viewer, namespace, pod, words)
+    claim = (VOLUME_CLAIMS, pong.namespace, "pong-replay-0")
+    await pong.begin()
+    await viewer.patch(*claim, {"spec": {"volumeName": away}})
+    bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "32Gi"}}
+    await viewer.patch(*claim, {"status": bound}, subresource="status")
+    pod = await pong.pod("replay-0")
+    await say_unscheduled(pong, pod, words)
     clock.seconds += HELD_UP_SECONDS + 1.0
-    await run.settle(viewer, "pong")
-    status = await status_of(viewer, namespace, "pong")
+    await pong.settle()
+    waits = f"the volume of claim pong-replay-0 is on node {away}, of which nothing is heard"
     for kind in ("ReplayReady", "Ready"):
-        said = message(status, kind)
-        assert f"the volume of claim pong-replay-0 is on node {away}, of which nothing is heard" in said
-        assert f"kubectl delete pvc -n {namespace} pong-replay-0" in said
-    assert ("delete", "persistentvolumeclaims") not in client.calls
-    uid = (await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0"))["metadata"]["uid"]
-    await viewer.delete(VOLUME_CLAIMS, namespace, "pong-replay-0")
-    await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"metadata": {"finalizers": None}})
-    await say_unscheduled(viewer, namespace, pod, 'persistentvolumeclaim "pong-replay-0" not found')
-    run.reconciler.child_gone((namespace, "pong"), uid)
-    await run.turn(viewer, "pong")
-    anew = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
-    assert "volumeName" not in anew["spec"], "its user gave it up, and it is made anew"
+        said = await pong.message(kind)
+        assert waits in said
+        assert f"kubectl delete pvc -n {pong.namespace} pong-replay-0" in said
+    assert ("delete", "persistentvolumeclaims") not in pong.client.calls
+    uid = (await viewer.get(*claim))["metadata"]["uid"]
+    await viewer.delete(*claim)
+    await viewer.patch(*claim, {"metadata": {"finalizers": None}})
+    await say_unscheduled(pong, pod, 'persistentvolumeclaim "pong-replay-0" not found')
+    pong.run.reconciler.child_gone(pong.key, uid)
+    await pong.turn()
+    assert "volumeName" not in (await viewer.get(*claim))["spec"], "its user gave it up, and it is made anew"
 
 
 async def test_a_secret_or_config_map_that_is_not_there_is_named(

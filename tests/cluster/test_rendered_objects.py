@@ -1,21 +1,24 @@
 """Every object that the operator would make, given to a real API server, in a namespace with Pod Security `restricted`."""
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob.api import read_manifest
+from rljob.api import parse_job, read_manifest
 from rljob.api.presets import PRESETS
+from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.resources import WORKLOADS
 from rljob_operator.kube.process import rbac
-from rljob_operator.kube.render import names
+from rljob_operator.kube.render import names, workload
 from rljob_operator.kube.render.external_redis import removal
+from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.verbs.render import objects
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.jobs import STRICT, Answer, of_preset
+from tests.cluster.jobs import STRICT, Answer, kept, of_preset
 from tests.support.operator_roles import role_objects
 from tests.unit.api.bad_manifests import EXAMPLES, PRESET
 
@@ -156,3 +159,43 @@ def test_every_grant_is_for_something_that_the_server_knows(cluster: ControlPlan
         for resource in grant.resources:
             if not resource.endswith("/finalizers"):  # names that only an admission plugin asks for
                 assert set(grant.verbs) <= set(known[resource]), resource
+
+
+# The Workloads of every example, every preset and a job with everything, as Kueue's definition takes them.
+
+QUEUED = Settings(image="rljob-worker:test", kueue=True)
+JOBS: dict[str, dict[str, Any]] = {
+    **{file.stem: read_manifest(file) for file in EXAMPLES},
+    **{name: read_manifest(PRESET, of_preset(name)) for name in PRESETS},
+    "everything": read_manifest(PRESET, ["spec.preset=PongApeX", *EVERYTHING]),
+}
+TRY_WORKLOAD = f"{WORKLOADS.path('default')}?{STRICT}&dryRun=All"
+
+
+def asked_for(name: str) -> list[dict[str, Any]]:
+    """The Workload of its core, and one of a block of actors."""
+    written = JOBS[name]
+    owned = Owned(parse_job({**written, "metadata": {**written["metadata"], "namespace": "default"}}), "uid")
+    sets = {
+        "pong": workload.core(owned, QUEUED),
+        "pong.actors-0": [workload.pod_set(owned, Role.ACTOR, 16, QUEUED)],
+    }
+    named = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}
+    rest = {"queueName": "team", "priority": 7, "priorityClassRef": named}
+    return [workload.workload(owned, each, {"podSets": found, **rest}) for each, found in sets.items()]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_workload_is_admitted_and_nothing_of_it_is_dropped(with_kueue: ControlPlane, name: str) -> None:
+    for document in asked_for(name):
+        answer = with_kueue.create(TRY_WORKLOAD, document)
+        assert kept(document["spec"], answer["spec"])
+
+
+@pytest.mark.parametrize("wrong", [{"queue": "team"}, {"queueName": 1}, {"podSets": []}], ids=str)
+def test_a_workload_that_is_wrong_is_refused(with_kueue: ControlPlane, wrong: dict[str, Any]) -> None:
+    """So that the test above can fail: the kind has a schema."""
+    document = copy.deepcopy(asked_for("everything")[0])
+    document["spec"].update(wrong)
+    code, answer = with_kueue.request("POST", TRY_WORKLOAD, document)
+    assert code in (400, 422), answer

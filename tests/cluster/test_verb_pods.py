@@ -20,7 +20,7 @@ from rljob_operator.polls.poll import NO_ANSWER, STANDS_STILL, Alive, LearnerPol
 
 from tests.cluster.control_plane import until
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address
-from tests.cluster.reconciling import Kubelet, Run, started, written
+from tests.cluster.reconciling import OneJob
 from tests.cluster.terminal import User
 
 FIGURES = {"updates": 4321, "steps_per_second": 987.0, "queue_depth_batches": 3, "queue_bound_batches": 9, "actors": []}
@@ -59,22 +59,18 @@ def door(address: str, tmp_path: Path) -> Iterator[Door]:
 
 
 @pytest.fixture
-def running(
-    user: User, address: str, door: Door, runner: asyncio.Runner, viewer: Client, kubelet: Kubelet, run: Run
-) -> Iterator[KubeletServer]:
+def running(user: User, address: str, door: Door, runner: asyncio.Runner, pong: OneJob) -> Iterator[KubeletServer]:
     """The user's job's pods "run", with the learner's metrics port at this machine's; their kubelet."""
 
     async def bring() -> None:
-        job = written(user.namespace, "pong", actors={"replicas": 2}, monitoring={"metricsPort": door.server.port})
-        await started(run, viewer, kubelet, job)
-        learner = await kubelet.pod("pong", "learner")
+        await pong.start(actors={"replicas": 2}, monitoring={"metricsPort": door.server.port})
+        name = (await pong.pod("learner"))["metadata"]["name"]
         here = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
-        await viewer.patch(PODS, user.namespace, learner["metadata"]["name"], here, subresource="status")
+        await pong.viewer.patch(PODS, user.namespace, name, here, subresource="status")
 
     with kubelet_server(user.cluster, address) as server:
         runner.run(bring())
-        for pod in user.cluster.request("GET", f"/api/v1/namespaces/{user.namespace}/pods")[1]["items"]:
-            member = pod["metadata"]["labels"]["rljob.dev/member"]
+        for member, (pod,) in runner.run(pong.pods()).items():
             server.logs[pod["metadata"]["name"]] = [f"{member} line {number}" for number in range(30)]
         yield server
 

@@ -12,14 +12,13 @@ import pytest
 from rljob.api.status import RLJobStatus
 from rljob.checkpoints.location import location
 from rljob.checkpoints.recording import METRICS, Recording
-from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import ALL, CONFIG_MAPS, PODS, RLJOBS, VOLUME_CLAIMS
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import offered
 from rljob_operator.kube.render.settings import Settings
 
-from tests.cluster.reconciling import Kubelet, Run, children_of, started, take_down, written
-from tests.cluster.terminal import MERGE, User, said, status
+from tests.cluster.reconciling import OneJob, children_of
+from tests.cluster.terminal import User, said, status
 from tests.support.s3_server import BUCKET, S3Server
 
 
@@ -48,7 +47,7 @@ def test_what_can_not_be_had_is_said_in_a_sentence(user: User, tmp_path: Path) -
 
 def test_the_pod_that_reads_is_let_in_and_gone_afterwards(user: User, tmp_path: Path) -> None:
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    user.cluster.request("PATCH", f"/api/v1/namespaces/{user.namespace}", level, MERGE)
+    user.cluster.change(f"/api/v1/namespaces/{user.namespace}", level)
     least = {"type": "Container", "min": {"cpu": "900m", "memory": "1Gi"}}  # the learner asks for more
     limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "least"}, "spec": {"limits": [least]}}
     user.cluster.create(f"/api/v1/namespaces/{user.namespace}/limitranges", limits)
@@ -66,43 +65,35 @@ def test_the_pod_that_reads_is_let_in_and_gone_afterwards(user: User, tmp_path: 
 URL = f"s3://{BUCKET}/pong"
 
 
-async def lived(run: Run, viewer: Client, kubelet: Kubelet, folder: Path, steps: float) -> str:
+async def lived(pong: OneJob, folder: Path, steps: float) -> str:
     """A job that has recorded a rate of ``steps``, has failed, and was deleted; its uid."""
     spec = {
         "checkpoint": {"storage": {"objectStore": {"url": URL}}},
         "replay": {"redis": {"persistence": {"mode": "None"}}},
         "backoffLimit": 0,
     }
-    await started(run, viewer, kubelet, written(run.namespace, "pong", **spec))
-    stored = await viewer.get(RLJOBS, run.namespace, "pong")
-    uid = str(stored["metadata"]["uid"])
+    uid = str((await pong.start(**spec))["metadata"]["uid"])
     folder.mkdir()
     (folder / METRICS).write_text(f'{{"elapsed_seconds": 1, "raw_frames": 1, "steps_per_second": {steps}}}\n')
     Recording("kind: RLJob\n", uid, folder, location(URL)).keep(lambda: None)
-    await kubelet.end(await kubelet.pod("pong", "learner"), 1)
-    await take_down(run, viewer, kubelet, "pong")
-    await viewer.delete(RLJOBS, run.namespace, "pong")
-    for child in await children_of(viewer, run.namespace, "pong"):  # no controller collects them here
+    await pong.end("learner")
+    await pong.take_down()
+    await pong.viewer.delete(RLJOBS, *pong.key)
+    for child in await children_of(pong.viewer, *pong.key):  # no controller collects them here
         (resource,) = [each for each in ALL if each.kind == child["kind"]]
-        await viewer.delete(resource, run.namespace, child["metadata"]["name"], grace_seconds=0)
-    await run.settle(viewer, "pong")
+        await pong.viewer.delete(resource, pong.namespace, child["metadata"]["name"], grace_seconds=0)
+    await pong.settle()
     return uid
 
 
 async def test_each_job_of_a_name_is_found_when_all_are_gone(
-    user: User,
-    viewer: Client,
-    kubelet: Kubelet,
-    run: Run,
-    s3: S3Server,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    user: User, pong: OneJob, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     refused = await asyncio.to_thread(user.refused, 2, "report", "pong")
     assert "there is no job pong in namespace" in refused
     assert "a recording outlives its job where checkpoint.storage names a bucket or a claim" in refused
-    uids = [await lived(run, viewer, kubelet, tmp_path / str(steps), steps) for steps in (111.0, 222.0)]
+    uids = [await lived(pong, tmp_path / str(steps), steps) for steps in (111.0, 222.0)]
     seen = await asyncio.to_thread(user.types, "report", "pong")
     assert seen.exit_code == 0, seen.output
     assert "2 have the name pong: 20" in seen.stderr
@@ -112,5 +103,5 @@ async def test_each_job_of_a_name_is_found_when_all_are_gone(
     first = Path((await asyncio.to_thread(user.sees, "report", "pong", "--uid", uids[0])).strip())
     assert [b"111.0" in (each.parent / METRICS).read_bytes() for each in (first, page)] == [True, False]
     assert "--uid none: there are 20" in await asyncio.to_thread(user.refused, 2, "report", "pong", "--uid", "none")
-    left = [each["metadata"]["name"] for each in (await viewer.list(CONFIG_MAPS, run.namespace)).items]
+    left = [each["metadata"]["name"] for each in (await pong.viewer.list(CONFIG_MAPS, pong.namespace)).items]
     assert left == [names.history("pong")]

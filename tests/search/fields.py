@@ -23,7 +23,7 @@ from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, RLJOBS
 from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import CRD_FILE, EXPERIMENT_CRD_FILE, ControlPlane, connected
-from tests.cluster.reconciling import BreakingClient, Clock, Kubelet, Run, condition, message, status_of, written
+from tests.cluster.reconciling import BreakingClient, Clock, OneJob, Run, said_in, written
 from tests.unit.api import test_mutability
 from tests.unit.api.bad_manifests import IMPALA, document
 
@@ -56,9 +56,8 @@ class Fields:
     """Jobs that are changed field by field; ``found`` has what does not hold."""
 
     def __init__(self, client: BreakingClient, viewer: Client) -> None:
-        self.clock, self.viewer = Clock(), viewer
+        self.clock, self.client, self.viewer = Clock(), client, viewer
         self.run = Run(client, NAMESPACE, now=self.clock.now, monotonic=self.clock.monotonic)
-        self.kubelet = Kubelet(viewer, NAMESPACE)
         self.tried, self.found = Counter[str](), list[str]()
 
     async def try_all(self, seconds: float, only: str) -> None:
@@ -73,18 +72,20 @@ class Fields:
 
     async def _try(self, place: MarkedField) -> str:
         base = next(each for start, each in BASES.items() if place.path.startswith(start))
-        job = written(NAMESPACE, f"job-{sum(self.tried.values()) + len(self.found)}", **base)
-        job["spec"] = {**(base or job["spec"]), "actors": {"replicas": 2}, "evaluator": {"enabled": False}}
-        name, before = job["metadata"]["name"], parse_job(job).spec.model_dump(mode="json", by_alias=True)
-        value = next((each for each in self._values(place, job) if each != at(before, place.path)), None)
+        name = f"job-{sum(self.tried.values()) + len(self.found)}"
+        given = written(NAMESPACE, name, **base)
+        given["spec"] = {**(base or given["spec"]), "actors": {"replicas": 2}, "evaluator": {"enabled": False}}
+        before = parse_job(given).spec.model_dump(mode="json", by_alias=True)
+        value = next((each for each in self._values(place, given) if each != at(before, place.path)), None)
         if value is None:
             return "no value"
-        await self.viewer.create(RLJOBS, job)
+        job = OneJob(self.viewer, self.client, self.run, name, self.clock)
+        await self.viewer.create(RLJOBS, given)
         try:
-            await self._up(name)
-            return await self._changed(place, name, value, at(job["spec"], place.path))
+            await self._up(job)
+            return await self._changed(place, job, value, at(given["spec"], place.path))
         finally:
-            await self.viewer.delete(RLJOBS, NAMESPACE, name, grace_seconds=0)
+            await self.viewer.delete(RLJOBS, *job.key, grace_seconds=0)
             await self.run.look(self.viewer)
 
     def _values(self, place: MarkedField, job: dict[str, Any]) -> Iterator[Any]:
@@ -102,36 +103,36 @@ class Fields:
                 continue
             yield value
 
-    async def _up(self, name: str) -> None:
+    async def _up(self, job: OneJob) -> None:
         for _ in range(4):
             self.clock.seconds += 2
-            await self.run.settle(self.viewer, name)
-            await self.kubelet.start(name)
-            await self.kubelet.finish_deleted(name)
+            await job.settle()
+            await job.start_pods()
+            await job.finish_deleted()
 
-    async def _seen(self, name: str) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
+    async def _seen(self, job: OneJob) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
         """(status, the spec in force as its pods are given it, uids of the pods of learner and shards)."""
-        kept = await self.viewer.get(CONFIG_MAPS, NAMESPACE, names.config_map(name))
-        pods = await self.kubelet.pods(name)
+        kept = await self.viewer.get(CONFIG_MAPS, NAMESPACE, names.config_map(job.name))
+        pods = await job.pods()
         core = {each["metadata"]["uid"] for member, of in pods.items() if not member.startswith("actor") for each in of}
-        return await status_of(self.viewer, NAMESPACE, name), yaml.safe_load(kept["data"][names.JOB_FILE])["spec"], core
+        return await job.status(), yaml.safe_load(kept["data"][names.JOB_FILE])["spec"], core
 
-    async def _changed(self, place: MarkedField, name: str, value: Any, was: Any) -> str:
-        path, begun = place.path, await self._seen(name)
+    async def _changed(self, place: MarkedField, job: OneJob, value: Any, was: Any) -> str:
+        path, begun = place.path, await self._seen(job)
         try:
-            await self.run.change(self.viewer, name, **patch(path, value))
+            await job.change(**patch(path, value))
         except Invalid as problem:
             self._expect(not place.mutability.when.at_any_time, f"{path}: {value!r} is refused: {problem}")
             self._expect(path.split(".")[0] in str(problem), f"{path}: its refusal does not name it: {problem}")
-            return await self._suspended(place, name, value, was)
-        await self._up(name)
-        status, spec, core = await self._seen(name)
-        if condition(status, "Accepted") == ("True", "Valid"):
+            return await self._suspended(place, job, value, was)
+        await self._up(job)
+        status, spec, core = await self._seen(job)
+        if said_in(status)["Accepted"][:2] == ("True", "Valid"):
             self._expect(place.mutability.when.at_any_time, f"{path}: {value!r} is taken while roles run")
             self._expect(_same(at(spec, path), value), f"{path}: {value!r} is not in force: {at(spec, path)!r}")
             outcome = "reached"
         else:
-            words = message(status, "Accepted")
+            words = said_in(status)["Accepted"][2]
             self._expect(
                 path.split(".")[-1] in words or path.split(".")[0] in words,
                 f"{path}: refused without its name: {words}",
@@ -141,36 +142,36 @@ class Fields:
         self._expect(core == begun[2] or status.get("completionTime"), f"{path}: {value!r} has changed pods")
         if status.get("completionTime"):
             return f"{outcome}, over"
-        await self.run.change(self.viewer, name, **patch(path, was))
-        await self._up(name)
-        status, spec, core = await self._seen(name)
-        self._expect(condition(status, "Accepted") == ("True", "Valid"), f"{path}: not accepted once taken back")
+        await job.change(**patch(path, was))
+        await self._up(job)
+        status, spec, core = await self._seen(job)
+        self._expect(said_in(status)["Accepted"][:2] == ("True", "Valid"), f"{path}: not accepted once taken back")
         self._expect(spec == begun[1], f"{path}: taken back, and the spec in force is another than before")
         self._expect(core == begun[2], f"{path}: taking it back has changed pods")
         return f"{outcome}, recovered"
 
-    async def _suspended(self, place: MarkedField, name: str, value: Any, was: Any) -> str:
+    async def _suspended(self, place: MarkedField, job: OneJob, value: Any, was: Any) -> str:
         """What may change while the job is suspended, and what may never."""
-        path, begun = place.path, await self._seen(name)
+        path, begun = place.path, await self._seen(job)
         for each, expected in ((value, value), (was, at(begun[1], path))):
-            await self.run.change(self.viewer, name, suspend=True)
+            await job.change(suspend=True)
             for _ in range(6):
                 self.clock.seconds += 700
-                await self.run.settle(self.viewer, name)
-                await self.kubelet.finish_deleted(name)
-            self._expect(not await self.kubelet.pods(name), f"{path}: not suspended")
+                await job.settle()
+                await job.finish_deleted()
+            self._expect(not await job.pods(), f"{path}: not suspended")
             try:
-                await self.run.change(self.viewer, name, **patch(path, each))
+                await job.change(**patch(path, each))
             except Invalid as problem:
                 never = place.mutability.when is When.NEVER or each is None  # and then required
                 self._expect(never, f"{path}: refused while suspended: {problem}")
                 return "refused"
             self._expect(place.mutability.when is not When.NEVER, f"{path}: {each!r} is taken, and may never change")
-            await self.run.change(self.viewer, name, suspend=False)
-            await self._up(name)
-            status, spec, core = await self._seen(name)
-            if condition(status, "Accepted")[0] != "True":
-                words = message(status, "Accepted")
+            await job.change(suspend=False)
+            await self._up(job)
+            status, spec, core = await self._seen(job)
+            if said_in(status)["Accepted"][0] != "True":
+                words = said_in(status)["Accepted"][2]
                 self._expect(
                     path.split(".")[-1] in words or path.split(".")[0] in words, f"{path}: refused unnamed: {words}"
                 )
