@@ -25,7 +25,7 @@ class StatusWrite(StrEnum):
 
     BEFORE_ACTING = "BeforeActing"
     """At once, and nothing is done until it is: an act replaces the very evidence that the status was made from, and a
-    controller that forgets what it has counted counts it again. Also where `Ready` becomes true or false: clients wait for it."""
+    controller that forgets what it has counted counts it again. Also where a job becomes ready, for which clients wait."""
     SOON = "Soon"
     """It differs in what is seen, such as how many actors are ready and what conditions say, which the next one would find out
     again; also where members start that were not there before, since that takes no evidence away. Where writing costs something,
@@ -74,8 +74,8 @@ def _write(before: RLJobStatus, observed: Observation, decision: Decision) -> St
     was, becomes = _durable(before), _durable(decision.status)
     differs = {name for name in becomes if was[name] != becomes[name]}
     if differs:
-        as_ready_as_before = before.is_true("Ready") == decision.status.is_true("Ready")
-        return StatusWrite.SOON if differs <= _SEEN and as_ready_as_before else StatusWrite.BEFORE_ACTING
+        becomes_ready = decision.status.is_true("Ready") and not before.is_true("Ready")
+        return StatusWrite.BEFORE_ACTING if becomes_ready or not differs <= _SEEN else StatusWrite.SOON
     return StatusWrite.SELDOM if _without_time(before) == _without_time(decision.status) else StatusWrite.WHEN_DUE
 
 

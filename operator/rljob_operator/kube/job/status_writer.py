@@ -71,7 +71,7 @@ SEEN_SECONDS: Final = 3.0
 SELDOM_SECONDS: Final = 90.0
 """However little there is to tell, and however slow the API server: no operator looks after a job whose status is older."""
 QUICK_WRITE_SECONDS: Final = 0.1
-MOST_TIMES_LATER: Final = 5.0
+MOST_TIMES_LATER: Final = 3.0
 """Where writes take longer than ``QUICK_WRITE_SECONDS``, the API server is overloaded: writes that may wait do so as many times
 longer, up to this."""
 _NEWEST_COUNTS: Final = 0.2
