@@ -184,13 +184,13 @@ async def test_jobs_of_a_definition_that_was_deleted_and_made_again_are_taken_in
         await viewer.create(RLJOBS, written(namespace, "before"))
         await until("the job", lambda: (namespace, "before") in intake.known(), 10)
         try:
-            await asyncio.to_thread(cluster.kubectl, "delete", "crd", "rljobs.rljob.dev", "--timeout=30s")
+            await asyncio.to_thread(cluster.told, "delete", "crd", "rljobs.rljob.dev", "--timeout=30s")
             await until("its end", lambda: len(intake) == 0, 20)
             await asyncio.sleep(15.0)  # so long kopf finds no such kind, and then looks for none
         finally:
-            await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))
+            await asyncio.to_thread(cluster.told, "apply", "-f", str(CRD_FILE))
             await asyncio.to_thread(
-                cluster.kubectl, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
+                cluster.told, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
             )
         await viewer.create(RLJOBS, written(namespace, "after"))
         await until("the next job", lambda: intake.known() == ((namespace, "after"),), 30)
