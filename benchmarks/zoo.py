@@ -96,10 +96,8 @@ the optimum, are our own."""
 
 CAUSES = {
     "acrobot-ppo": (
-        "mostly settings. Returns of seeds 2 and 3 rise after 92,000 and 117,000 frames, and still at the end. "
-        "With RL Zoo's settings they rise after 39,000 and 33,000 (seeds 1, 2), with Stable-Baselines3 2.9.2 "
-        "after 12,000, and are -83 after 200,000 (seed 1). Values, entropy and KL of both begin alike. rljob "
-        "plays 8,000 frames before the first from which it learns; the rest of the difference is open."
+        "mostly settings: with RL Zoo's, which the row has since, returns of seeds 1 and 2 rise after 39,000 and 33,000 frames, "
+        "with Stable-Baselines3 2.9.2 after 12,000. Values, entropy and KL begin alike; the rest is open."
     ),
     "pendulum-ppo": "not found out yet. RL Zoo explores with gSDE, which rljob does not have.",
 }
