@@ -206,7 +206,9 @@ async def test_one_claim_is_tried_for_the_jobs_of_a_namespace_until_one_is_refus
         assert [await tries(name) for name in ("first", "second")] == [1, 0]
         set_quota(cluster, namespace, "persistentvolumeclaims", most=2, used=2)
         assert [await tries(name) for name in ("refused", "without")] == [0, 1]
-        set_quota(cluster, namespace, "persistentvolumeclaims", most=9, used=2)  # for what asks whether the class is gone
+        set_quota(
+            cluster, namespace, "persistentvolumeclaims", most=9, used=2
+        )  # for what asks whether the class is gone
     without = OneJob(viewer, client, run, "without")
     assert sorted(await claims(without)) == ["first-learner", "second-learner"]
     assert "learner" in await without.pods()
