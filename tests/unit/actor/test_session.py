@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rljob.actor import compression
 from rljob.actor.compression import TRIED_SEGMENTS, Compression
 from rljob.actor.session import SILENCE_SECONDS
 from rljob.api import EnvironmentParameters
@@ -128,11 +127,6 @@ def test_auto_takes_what_was_smaller() -> None:
     assert looked_at("Auto", **seen).deltas == {"frames"}
     assert looked_at("LZ4", **seen).deltas == set()
     assert looked_at("Delta", **seen).deltas == set(seen)
-
-
-def test_auto_takes_none_that_takes_much_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "_WORTH_SECONDS", 0.0)
-    assert looked_at("Auto", frames=standing(np.random.default_rng(0))).deltas == set()
 
 
 def test_small_rows_and_columns_that_are_not_there_are_left_as_they_are() -> None:
