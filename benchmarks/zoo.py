@@ -99,7 +99,7 @@ CAUSES = {
         "a fifth of the published budget; returns still rise. Where policy and critic share a trunk (the default) four of five "
         "seeds stayed at -500 with these settings."
     ),
-    "pendulum-ppo": "not found out yet: a separate critic with Tanh changes nothing. RL Zoo explores with gSDE, which rljob lacks.",
+    "pendulum-ppo": "not found out yet: a separate critic with Tanh changes nothing. RL Zoo explores with gSDE, unlike rljob.",
 }
 """Why a row is below what is published: its settings, its budget, a seed or a fault, as was found out."""
 
