@@ -235,13 +235,17 @@ class Operator:
         return result
 
     def _note_turn(self, key: JobKey) -> None:
-        job = self._intake.get(*key)
-        if job is None:
+        if self._intake.get(*key) is None:
             self._turned.pop(key, None)
             return
         self._turned[key] = time.monotonic()
-        if (experiment := (job["metadata"].get("labels") or {}).get(names.EXPERIMENT_LABEL)) is not None:
+        if (experiment := self._experiment_of(key)) is not None:
             self._experiment_queue.add_after((key[0], experiment), SOON_SECONDS)
+
+    def _experiment_of(self, key: JobKey) -> str | None:
+        """The name of the experiment that a job is a run of."""
+        labels = (self._intake.get(*key) or {}).get("metadata", {}).get("labels") or {}
+        return labels.get(names.EXPERIMENT_LABEL)
 
     def _experiment_seen(self, found: Object) -> None:
         """An experiment has changed, or a pod that judges a run of one."""
@@ -259,7 +263,8 @@ class Operator:
         self._add_after_turn(key, COMING_UP_SECONDS if comes else BETWEEN_TURNS_SECONDS)
 
     def _figures_came(self, key: JobKey) -> None:
-        self._add_after_turn(key, self._reconciler.patience(key))
+        # An experiment stops its runs at rungs, of which a job knows nothing.
+        self._add_after_turn(key, 0.0 if self._experiment_of(key) else self._reconciler.patience(key))
 
     def _add_after_turn(self, key: JobKey, seconds: float) -> None:
         """Have a job reconciled ``seconds`` after its last time, at once where that is longer ago."""
