@@ -96,8 +96,8 @@ the optimum, are our own."""
 
 CAUSES = {
     "acrobot-ppo": (
-        "settings. The row has a critic of its own since, with which three seeds reach -85 (2026-11-30, 9dc12ee6); sharing a trunk, "
-        "as by default, four of five stayed at -500."
+        "settings. The row has a critic of its own since, with which three seeds reach -85 (2026-11-30, 9dc12ee6); sharing a "
+        "trunk, as by default, four of five stayed at -500."
     ),
     "pendulum-ppo": "not found out yet: a separate critic with Tanh changes nothing. RL Zoo explores with gSDE, unlike rljob.",
 }
