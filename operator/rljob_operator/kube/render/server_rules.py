@@ -32,7 +32,8 @@ def problems(document: Mapping[str, Any]) -> Iterator[Problem]:
         for names, wrong, allowed in _RULES:
             with suppress(TypeError, AttributeError, KeyError, ValueError):  # not of its type, which is told already
                 if not fields.isdisjoint(names) and (got := wrong(value)):
-                    yield Problem(path_of(place), got, f"allowed: {allowed}")
+                    shown = ", ".join(sorted(map(str, got))) if isinstance(got, set) else got
+                    yield Problem(path_of(place), shown, f"allowed: {allowed}")
 
 
 _MESSAGES: Final = {

@@ -76,7 +76,7 @@ def test_what_makes_no_pod_is_refused_and_nothing_printed(override: str, words: 
         ("metadata.labels.team=rl agents", "  metadata.labels.team: got 'rl agents'; allowed: up to 63 letters"),
         (
             "spec.actors.resources={requests: {cpu: 2}, limits: {cpu: 1}}",
-            "  spec.actors, its pod: spec.containers[0].resources: got {'cpu'}; allowed: requests up to",
+            "  spec.actors, its pod: spec.containers[0].resources: got 'cpu'; allowed: requests up to",
         ),
         (
             "spec.learner.nodeSelector={a b: c}",
