@@ -20,6 +20,8 @@ _authors: set[str] = set()
 """Files, and folders of packages, that were loaded here and are not ours."""
 _folders: set[str] = set()
 """Those that were put at the end of ``sys.path`` for files."""
+_theirs: dict[Callable[[Any], Any], Any] = {}
+"""What code of a user's has set for the whole process, by the function that sets it."""
 _files: dict[Path, ModuleType] = {}
 """What was loaded from files, by their whole paths."""
 PLUGIN_FAILURES: Final = (Exception, SystemExit)
@@ -256,14 +258,38 @@ def _spec(name: str) -> Any:
 
 
 @contextmanager
-def contained() -> Iterator[None]:
-    """Code of a user's within: how many threads torch has, and which messages are logged, is the same after it as before."""
-    torch, disabled = sys.modules.get("torch"), logging.root.manager.disable
-    threads = torch.get_num_threads() if torch is not None else 0
+def contained(*, making: bool = False) -> Iterator[None]:
+    """Code of a user's within: what it sets for the whole process holds within, each time, and not outside. Torch's default
+    device, slow to look at, is looked at where something is made, and in its steps if it was set there."""
+    applied = dict(_theirs)
+    device = making or _set_default_device in applied
+    ours = _settings(device=device)
+    for setting, theirs in applied.items():
+        if ours[setting] != theirs:
+            setting(theirs)
     try:
         yield
     finally:
-        if torch is not None and torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-        if logging.root.manager.disable != disabled:
-            logging.disable(disabled)
+        for setting, theirs in _settings(device=device).items():
+            if theirs != ours.get(setting, theirs):
+                _theirs[setting] = theirs
+                setting(ours[setting])
+            elif setting in applied:
+                _theirs.pop(setting, None)
+
+
+def _settings(*, device: bool) -> dict[Callable[[Any], Any], Any]:
+    """What code may set for a whole process, by the function that sets it."""
+    found: dict[Callable[[Any], Any], Any] = {logging.disable: logging.root.manager.disable}
+    if (torch := sys.modules.get("torch")) is not None:
+        found[torch.set_num_threads] = torch.get_num_threads()
+        found[torch.set_default_dtype] = torch.get_default_dtype()
+        if device:
+            found[_set_default_device] = torch.empty(0).device
+    return found
+
+
+def _set_default_device(device: Any) -> None:
+    sys.modules["torch"].set_default_device(
+        None if device.type == "cpu" else device
+    )  # with "cpu" torch asks at each new tensor

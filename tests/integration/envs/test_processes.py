@@ -17,6 +17,7 @@ import psutil
 import pytest
 import torch
 from gymnasium.vector import SyncVectorEnv
+from rljob import loading
 from rljob.api import EnvironmentParameters
 from rljob.envs import (
     EnvironmentProblem,
@@ -260,24 +261,35 @@ class Setting(gymnasium.Wrapper):
     def step(self, action):
         torch.set_num_threads(5)
         logging.disable(logging.CRITICAL)
+        assert torch.empty(0).device.type == "meta" and torch.empty(0).dtype == torch.float64
         return super().step(action)
 
 def make(copy_number):
+    torch.set_default_device("meta")
+    torch.set_default_dtype(torch.float64)
     env = Setting(gymnasium.make("CartPole-v1"))
     env.copy_number = copy_number
     return env
 """
 
 
-def test_copies_can_be_told_apart_and_set_nothing_for_their_role(tmp_path: Path, closes: Any) -> None:
+def test_copies_can_be_told_apart_and_set_nothing_for_their_role(
+    tmp_path: Path, closes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "_theirs", {})
     (tmp_path / "setting.py").write_text(SETTING)
-    before = torch.get_num_threads(), logging.root.manager.disable
+
+    def settings() -> tuple[Any, ...]:
+        made = torch.empty(0)
+        return torch.get_num_threads(), logging.root.manager.disable, made.device, made.dtype
+
+    before = settings()
     name, sync = f"{tmp_path}/setting.py:make", EnvironmentParameters(backend="Sync")
     made = [closes(make_vector_environment(name, sync, 3, 0)) for _ in range(2)]
     for vector in made:
         vector.reset()
         vector.step(np.zeros(3, np.int64))
-    assert (torch.get_num_threads(), logging.root.manager.disable) == before
+        assert settings() == before
     numbers = [env.get_wrapper_attr("copy_number") for vector in made for env in vector._env.envs]  # type: ignore[attr-defined]
     assert len(set(numbers)) == 6
 

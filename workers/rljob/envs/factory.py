@@ -234,7 +234,7 @@ def _native(
     )
 
 
-@contained()
+@contained(making=True)
 def _worth_processes(makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], spec: EnvironmentSpec) -> bool:
     """Whether copies in processes of their own are faster than copies in this one."""
     if len(makers) <= 2 or usable_cores() < 2:

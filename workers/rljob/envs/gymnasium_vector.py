@@ -227,7 +227,7 @@ def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str
     return cut, tuple(reasons)
 
 
-@contained()
+@contained(making=True)
 def user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """``num_envs`` environments of ``target``. Raises EnvironmentProblem when it fails or gives anything else."""
     try:

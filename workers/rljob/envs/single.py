@@ -67,7 +67,7 @@ def build(
     return Stacked(env, spec.columns)
 
 
-@contained()
+@contained(making=True)
 def described(target: Target, env: Any, parameters: EnvironmentParameters) -> EnvironmentSpec:
     """What ``env`` is, as ``as_written`` gives it, or a vector environment; one that is no vector is reset, and stepped once, to
     see whether its infos have masks."""
@@ -133,7 +133,7 @@ def _gives_masks(env: Env) -> bool:
     return False
 
 
-@contained()
+@contained(making=True)
 def as_written(target: RegisteredEnvironment | UserFactory, *, render_mode: str | None = None) -> Env:
     """The environment as its author gives it, with the spaces that every one has. Raises EnvironmentProblem."""
     draws: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # many take no render_mode at all

@@ -116,7 +116,7 @@ def register(parameters: EnvironmentParameters) -> None:
         _called.add(function)
 
 
-@contained()
+@contained(making=True)
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     """Find what ``environment_id`` names, in EnvPool where that is the backend. Raises EnvironmentProblem with the nearest names
     if nothing has that name, and where a function of ``environment.register`` fails.
