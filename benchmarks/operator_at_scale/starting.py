@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rljob.api import parse_job
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.resources import PODS, RLEXPERIMENTS, RLJOBS, resource_of
-from rljob_operator.kube.job.waits import settings_of_start
+from rljob_operator.kube.job.observe import settings_of_start
 from rljob_operator.kube.render.children import Secrets, children as rendered
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings

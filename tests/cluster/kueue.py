@@ -11,7 +11,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import FLAVORS, WORKLOAD_PRIORITIES, WORKLOADS, Object
 from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.watch.workloads import Workloads
+from rljob_operator.kube.watch.kept import Workloads
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet import stamped

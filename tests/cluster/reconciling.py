@@ -12,7 +12,7 @@ from rljob.api.learner_status import LearnerStatus
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
-from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.reach import PodNetwork
@@ -20,7 +20,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.watch.expectations import Expectations
-from rljob_operator.kube.watch.kept import NodeCache
+from rljob_operator.kube.watch.kept import ChildrenOfOneKind, NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of, trim
 from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Silence
 
@@ -110,6 +110,7 @@ class Run:
         self.pods = PodCache(self._seen)
         self.poll = SilentPoll()
         self.nodes = NodeCache(lambda name: None)
+        self.claims = ChildrenOfOneKind(lambda key, uid: None, as_made=False)
         self.recommended: dict[JobKey, int | None] = {}
         self.events = EventRecorder(client, "operator-1")
         self.reconciler = Reconciler(
@@ -122,6 +123,7 @@ class Run:
             self.expectations,
             settings,
             nodes=self.nodes,
+            claim=self.claims.get,
             recommended=lambda namespace, name, actors: self.recommended.update({(namespace, name): actors}),
             **{"seen_seconds": 0.0, **options},
         )
@@ -136,6 +138,8 @@ class Run:
         self.jobs = {each["metadata"]["name"]: each for each in (await viewer.list(RLJOBS, self.namespace)).items}
         found = await viewer.list(PODS, self.namespace, label_selector=names.SELECTOR)
         self.pods.replace(self.namespace, [trim(each) for each in found.items])
+        claims = await viewer.list(VOLUME_CLAIMS, self.namespace)
+        self.claims.replace(self.namespace, [self.claims.keep(each) for each in claims.items])
 
     async def turn(self, viewer: Client, name: str) -> float | None:
         await self.look(viewer)

@@ -20,8 +20,8 @@ from rljob_operator.kube.apiserver.resources import (
 )
 from rljob_operator.kube.process import rbac
 from rljob_operator.kube.render.names import JOB_LABEL
-from rljob_operator.kube.render.workload import PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
-from rljob_operator.kube.watch.workloads import Workloads
+from rljob_operator.kube.render.others import PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
+from rljob_operator.kube.watch.kept import Workloads
 from rljob_operator.polls.poll import Answer
 
 from tests.cluster.conftest import times_of
@@ -325,7 +325,7 @@ async def test_a_strangers_workload_is_named_and_not_used(pong: OneJob) -> None:
     await pong.viewer.create(WORKLOADS, {**about, "metadata": place, "spec": {"queueName": "q", "podSets": sets}})
     await pong.create()
     await pong.turn()
-    assert "the name of Workload pong belongs to another owner" in await pong.message("Admitted")
+    assert "Workload pong of this namespace belongs to no owner" in await pong.message("Admitted")
 
 
 async def test_while_nobody_knows_the_queue_what_runs_goes_on(

@@ -9,7 +9,7 @@ import pytest
 from rljob_operator.kube.apiserver.errors import Unavailable
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, SECRETS, Object
 from rljob_operator.kube.job.children import SECRETS_SECONDS
-from rljob_operator.kube.job.waits import HELD_UP_SECONDS
+from rljob_operator.kube.job.observe import HELD_UP_SECONDS
 from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane, config_map

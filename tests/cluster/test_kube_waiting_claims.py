@@ -10,9 +10,9 @@ from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.job.members import UNSCHEDULED_SECONDS
+from rljob_operator.kube.job.observe import HELD_UP_SECONDS, Waits
 from rljob_operator.kube.job.status_writer import SELDOM_SECONDS
 from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.job.waits import HELD_UP_SECONDS, with_claims
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet import stamped
@@ -161,5 +161,6 @@ async def test_a_secret_or_config_map_that_is_not_there_is_named(
         )
         await run.settle(viewer, name)
         seen = Observation(members=(Member("learner", Role.LEARNER, Phase.STARTING, 0.0, node_name="cpu-1"),))
-        seen = await with_claims(client, stored.owned(), seen, SETTINGS, run.nodes, time.time())
+        waits = Waits(client, stored.owned(), SETTINGS, run.nodes, run.claims.get)
+        seen = await waits.told(seen, ["learner"], time.time())
         assert said in seen.members[0].waiting_message

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
-from rljob_operator.kube.render.spot import on_spot_nodes
+from rljob_operator.kube.render.pod import on_spot_nodes
 from rljob_operator.kube.render.template import MERGE_KEYS, PodTemplateProblem, merged
 
 from tests.cluster import jobs

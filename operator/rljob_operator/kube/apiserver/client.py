@@ -91,7 +91,7 @@ class Client:
 
         Raises `Gone` where the server forgets the list between two pages: begin anew.
         """
-        query: dict[str, str | int] = {"limit": limit, **_chosen_by(label_selector)}
+        query: dict[str, str | int] = {"limit": limit, "labelSelector": label_selector}
         while True:
             accept = _METADATA_ONLY if metadata_only else JSON
             answer = await self._ask(
@@ -107,8 +107,7 @@ class Client:
         self, resource: Resource, namespace: str | None, *, label_selector: str = "", metadata_only: bool = False
     ) -> Page:
         """All objects of a namespace (None: of all) at once."""
-        found: list[Object] = []
-        version = ""
+        found, version = list[Object](), ""
         async for page in self.pages(resource, namespace, label_selector=label_selector, metadata_only=metadata_only):
             found += page.items
             version = page.resource_version
@@ -138,15 +137,15 @@ class Client:
         about = document["metadata"]
         if uid is not None:
             document = {**document, "metadata": {**about, "uid": uid}}
-        path, query = (
-            resource.path(about["namespace"], about["name"]),
-            {"fieldManager": self._field_manager, "force": "true"},
-        )
+        path = resource.path(about["namespace"], about["name"])
+        query = {"fieldManager": self._field_manager, "force": "true"}
         call = Call("apply", "PATCH", path, resource.plural, query, document, "application/apply-patch+yaml")
         try:
             return await self._ask(call)
         except Invalid as problem:
-            if uid is None or not _about_uid(problem):
+            # An object with another uid has the name where that is the cause.
+            causes = [each for each in problem.details.get("causes") or () if isinstance(each, dict)]
+            if uid is None or not any(each.get("field") == "metadata.uid" for each in causes):
                 raise
             raise Conflict(str(problem), code=problem.code, reason=problem.reason, details=problem.details) from problem
 
@@ -222,7 +221,7 @@ class Client:
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": max(1, int(timeout_seconds)),
-            **_chosen_by(label_selector),
+            "labelSelector": label_selector,
         }
         call = Call("watch", "GET", resource.path(namespace), resource.plural, query)
         async with (
@@ -290,15 +289,16 @@ class Client:
 
     async def may(self, verb: str, resource: Resource, namespace: str | None, subresource: str = "") -> bool:
         """Whether the user that is logged in has that right in a namespace (None: in all). Every user may ask about itself."""
-        wanted = {
-            "verb": verb, "group": resource.group, "resource": resource.plural, "subresource": subresource,
-            "namespace": namespace or "",
-        }  # fmt: skip
         document = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": wanted},
-        }
+            "spec": {
+                "resourceAttributes": {
+                    "verb": verb, "group": resource.group, "resource": resource.plural, "subresource": subresource,
+                    "namespace": namespace or "",
+                }
+            },
+        }  # fmt: skip
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = await self._transport.ask(Call("create", "POST", path, "selfsubjectaccessreviews", {}, document))
         return bool((answer.get("status") or {}).get("allowed"))
@@ -308,18 +308,6 @@ class Client:
             if self._guard is not None and call.method != "GET":
                 self._guard()
             return await self._transport.ask(call, timeout_seconds)
-
-
-def _chosen_by(label_selector: str) -> dict[str, str]:
-    return {"labelSelector": label_selector} if label_selector else {}
-
-
-def _about_uid(problem: Invalid) -> bool:
-    """Whether an object was refused for having another uid: that of one that had the name before."""
-    return any(
-        isinstance(cause, dict) and cause.get("field") == "metadata.uid"
-        for cause in problem.details.get("causes") or []
-    )
 
 
 async def concurrently(*calls: Awaitable[object]) -> None:

@@ -1,6 +1,7 @@
 """What an API server can refuse, as types: what to do next depends on the type, what to tell the user is in the message."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 
@@ -102,21 +103,18 @@ def error_of(code: int, status: Mapping[str, Any], retry_after: str | None) -> A
 
 
 def _kind(code: int, reason: str, message: str, details: Mapping[str, Any]) -> type[ApiError]:
-    if code == 403:
-        return _forbidden(message, details)
-    if code == 409:
-        return AlreadyExists if reason == "AlreadyExists" else Conflict
-    if code >= 500:
-        return Unavailable
-    return {
+    kinds: dict[int, type[ApiError]] = {
         400: Invalid,
+        401: Unauthorized,
+        403: _forbidden(message, details),
+        404: NotFound,
+        409: AlreadyExists if reason == "AlreadyExists" else Conflict,
+        410: Gone,
         413: Invalid,
         422: Invalid,
-        401: Unauthorized,
-        404: NotFound,
-        410: Gone,
         429: TooManyRequests,
-    }.get(code, ApiError)
+    }
+    return kinds.get(code, Unavailable if code >= 500 else ApiError)
 
 
 def _forbidden(message: str, details: Mapping[str, Any]) -> type[Forbidden]:
@@ -137,10 +135,7 @@ def _forbidden(message: str, details: Mapping[str, Any]) -> type[Forbidden]:
 def _seconds(header: str | None, details: Mapping[str, Any]) -> float | None:
     """Retry-After as seconds. A date, which HTTP allows there too, is no number and counts as none."""
     for value in (header, details.get("retryAfterSeconds")):
-        try:
-            seconds = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            continue
-        if 0.0 <= seconds < 3600.0:
-            return seconds
+        with suppress(TypeError, ValueError):
+            if 0.0 <= float(value) < 3600.0:  # type: ignore[arg-type]
+                return float(value)  # type: ignore[arg-type]
     return None

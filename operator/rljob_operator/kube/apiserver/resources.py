@@ -62,7 +62,7 @@ ALL = (
     RLJOBS, PODS, SERVICES, SECRETS, CONFIG_MAPS, VOLUME_CLAIMS, NETWORK_POLICIES,
     JOBS, LEASES, EVENTS,
 )  # fmt: skip
-_BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}
+_BY_KIND = {(resource.api_version, resource.kind): resource for resource in (*ALL, WORKLOADS)}
 
 
 def resource_of(document: Mapping[str, Any]) -> Resource:

@@ -68,9 +68,7 @@ class Transport:
     """Sends calls on connections that are kept; for one event loop."""
 
     def __init__(self, access: Access, observe: CallObserver | None, timeout_seconds: float) -> None:
-        self._access = access
-        self._api = ApiClient(access.configuration)
-        self._observe = observe
+        self._access, self._api, self._observe = access, ApiClient(access.configuration), observe
         self._closed = False
         self.timeout_seconds = timeout_seconds
         """For a call and its whole answer, unless the caller says otherwise."""
@@ -86,7 +84,10 @@ class Transport:
         """The whole answer, a JSON object. Raises an `ApiError` where there is none."""
         limit = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         async with self._answer(call, aiohttp.ClientTimeout(total=limit), limit) as answer:
-            return _document(await answer.read())  # type: ignore[no-untyped-call]
+            document = _json_object(await answer.read())  # type: ignore[no-untyped-call]
+            if document is None:
+                raise Unavailable("the API server's answer is no JSON object")
+            return document
 
     @asynccontextmanager
     async def stream(self, call: Call, silence_seconds: float | None) -> AsyncIterator[aiohttp.StreamReader]:
@@ -202,23 +203,16 @@ class Transport:
                 )
 
 
-def _document(content: bytes) -> Object:
-    try:
+def _json_object(content: bytes) -> Object | None:
+    with suppress(ValueError):
         document = json.loads(content)
-    except ValueError as problem:
-        raise Unavailable("the API server's answer is no JSON") from problem
-    if not isinstance(document, dict):
-        raise Unavailable("the API server's answer is no JSON object")
-    return document
+        return document if isinstance(document, dict) else None
+    return None
 
 
 def _status(content: bytes) -> Object:
     """The Status object of a refusal, or the text that a proxy in between has sent."""
-    with suppress(ValueError):
-        document = json.loads(content)
-        if isinstance(document, dict):
-            return document
-    return {"message": content[:500].decode(errors="replace").strip()}
+    return _json_object(content) or {"message": content[:500].decode(errors="replace").strip()}
 
 
 def _words(problem: BaseException) -> str:
@@ -226,15 +220,11 @@ def _words(problem: BaseException) -> str:
 
 
 class WatchEvent(NamedTuple):
-    """One event. A BOOKMARK's object has nothing but its resource version."""
+    """One event. A BOOKMARK's object has nothing but its resource version, from where a later watch can go on."""
 
     kind: str
     document: Object
-
-    @property
-    def resource_version(self) -> str:
-        """From where a later watch can go on."""
-        return str(self.document["metadata"]["resourceVersion"])
+    resource_version: str
 
 
 async def watch_events(content: StreamReader) -> AsyncGenerator[WatchEvent]:
@@ -255,8 +245,6 @@ def _event(line: bytes) -> WatchEvent:
         kind, document = sent["type"], sent["object"]
         if kind == "ERROR":
             raise error_of(int(document.get("code") or 500), document, None)
-        event = WatchEvent(kind, document)
-        _ = event.resource_version
+        return WatchEvent(kind, document, str(document["metadata"]["resourceVersion"]))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise Unavailable("a watch sent what is no event") from problem
-    return event

@@ -14,7 +14,6 @@ from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client, concurrently
 from rljob_operator.kube.apiserver.errors import (
-    AlreadyExists,
     ApiError,
     Conflict,
     NotFound,
@@ -23,17 +22,17 @@ from rljob_operator.kube.apiserver.errors import (
 )
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.children import leave_removal
-from rljob_operator.kube.job.keys import NameConflict
+from rljob_operator.kube.job.keys import NameConflict, create
 from rljob_operator.kube.job.members import Pod, current, former, member_of, outlives_its_worker
-from rljob_operator.kube.job.queue_places import QueuePlaces
 from rljob_operator.kube.job.stored import StoredJob
+from rljob_operator.kube.job.workload_state import QueuePlaces
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.watch.expectations import Expectations
-from rljob_operator.kube.watch.pods import PodCache, is_gone, owner_of
+from rljob_operator.kube.watch.pods import PodCache, is_gone
 
 CHUNK: Final = 8
 """Pods of a job that are created at once: half of the calls that may be under way (`client.AT_ONCE`) are left for others."""
@@ -153,26 +152,17 @@ class PodWriter:
         so it never makes two."""
         suffix = _suffix(owned.uid, member, before["metadata"]["uid"] if before is not None else "")
         made = pod(owned, member, suffix, stored.revision(Role.of(member)), settings_for(status, self._settings))
-        document = places.placed(owned.name, made)
-        name = document["metadata"]["name"]
+        document, name = places.placed(owned.name, made), made["metadata"]["name"]
         self._expectations.expect(owned.uid, name)
         try:
-            await self._client.create(PODS, document)
-        except AlreadyExists:
-            await self._check_owner(owned, name)  # made before, by a call whose answer was lost
+            await create(self._client, owned, document)  # or it was made before, by a call whose answer was lost
         except Unavailable as problem:
             if problem.code:
                 self._expectations.doubt(owned.uid)
             raise  # it may have been created: the watch tells, or the expectation lapses
-        except ApiError:
+        except (ApiError, NameConflict):
             self._expectations.take_back(owned.uid, name)
             raise
-
-    async def _check_owner(self, owned: Owned, name: str) -> None:
-        found = await self._client.get(PODS, owned.job.metadata.namespace, name)
-        if (owner_of(found) or {}).get("uid") != owned.uid:
-            self._expectations.take_back(owned.uid, name)
-            raise NameConflict(f"Pod {name} of this namespace is not of this job")
 
     async def _ask_to_leave(self, owned: Owned, found: Pod) -> None:
         """Note on the pod that its end is asked for, then ask: an end without the note would count as a failure."""

@@ -165,18 +165,15 @@ async def _ensure(client: Client, owned: Owned, document: Object, known: Known) 
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     if known.digests.get(place) == digest:
         return
+    stands = document["kind"] == _MADE_ONCE
     if not known.uids.get(place):
         stored, new = await create(client, owned, document)
-        known.uids[place] = stored["metadata"]["uid"]
-        if new or document["kind"] == _MADE_ONCE:
-            known.digests[place] = digest
-            return
-    if document["kind"] != _MADE_ONCE:
+        known.uids[place], stands = stored["metadata"]["uid"], stands or new
+    if not stands:
         try:
             await client.apply(resource_of(document), document, uid=known.uids[place])
         except Conflict:  # another client has deleted it: the next try makes it anew
-            known.uids.pop(place)
-            known.digests.pop(place, None)
+            known.forget(known.uids[place])
             raise
     known.digests[place] = digest
 

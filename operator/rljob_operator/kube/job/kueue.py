@@ -15,27 +15,17 @@ from rljob.api.conditions import Reason
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Admission, Observation
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, is_refusal
+from rljob_operator.kube.apiserver.errors import ApiError, NotFound, is_refusal
 from rljob_operator.kube.apiserver.resources import WORKLOADS, Object
 from rljob_operator.kube.job import workload_state as state
+from rljob_operator.kube.job.keys import NameConflict, create
 from rljob_operator.kube.job.members import Pod
-from rljob_operator.kube.job.queue_places import (
-    ClusterObjects,
-    PriorityUnknown,
-    QueuePlaces,
-    places,
-    priority_of,
-    users,
-)
 from rljob_operator.kube.job.stored import StoredJob
-from rljob_operator.kube.job.workload_state import Block, as_it_runs, change, ignored, in_queue, waiting, wanted_actors
-from rljob_operator.kube.render import workload
-from rljob_operator.kube.render.metadata import is_of
+from rljob_operator.kube.job.workload_state import Block, PriorityUnknown, QueuePlaces, waiting
+from rljob_operator.kube.render import others
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.workload import queue_of
-from rljob_operator.kube.watch.pods import JobKey
-from rljob_operator.kube.watch.workloads import Workloads
+from rljob_operator.kube.watch.kept import JobKey, Workloads
 
 AGAIN_SECONDS: Final = 10.0
 """What Kueue has refused is asked for again after so long."""
@@ -60,17 +50,17 @@ class JobQueue:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._workloads, self._settings, self._later = client, workloads, settings, later
-        self._now, self._objects = now, ClusterObjects(client)
+        self._now, self._objects = now, state.ClusterObjects(client)
 
     async def seen(
         self, stored: StoredJob, observed: Observation, pods: Sequence[Pod]
     ) -> tuple[Observation, QueuePlaces]:
         """What is observed of a job, with what its queue says, and what that gives its new pods: the queue is asked for the quota
         that the job lacks, and given back what the job no longer needs. A job whose pods are refused asks for nothing."""
-        members, given = observed.members, QueuePlaces()
-        if self._workloads is None or not settings_for(stored.status, self._settings).kueue:
-            return replace(observed, admission=ignored(stored.document)), given  # it runs as it was started: without
-        queue, mine = queue_of(stored.document), self._workloads.of(stored.key[0], stored.uid)
+        members, given, settings = observed.members, QueuePlaces(), settings_for(stored.status, self._settings)
+        if self._workloads is None or not settings.kueue:
+            return replace(observed, admission=state.ignored(stored.document)), given  # as it was started: without
+        queue, mine = others.queue_of(stored.document), self._workloads.of(stored.key[0], stored.uid)
         core, alive = mine.get(stored.key[1]), any(member.alive for member in members)
         admission: Admission | None = None
         if not queue and not mine:
@@ -88,34 +78,32 @@ class JobQueue:
         elif stored.desired.blocked:
             admission = waiting(queue, "its pods are refused; see condition Accepted")
         else:
-            said = await self._create(stored, stored.key[1], queue, self._core(stored))
+            said = await self._create(stored, stored.key[1], queue, others.core_sets(stored.owned(), settings))
             admission = waiting(queue, said or "asked for")
         return replace(observed, members=members, admission=admission), given
 
-    def _core(self, stored: StoredJob) -> list[dict[str, Any]]:
-        """The sets of pods of the job's core as they would be now. Raises `PodProblem`."""
-        return workload.core(stored.owned(), settings_for(stored.status, self._settings))
-
     async def _spec(self, stored: StoredJob, queue: str, sets: list[dict[str, Any]]) -> dict[str, Any]:
         """What a Workload asks for. Raises `PriorityUnknown`."""
-        labels = stored.document["metadata"].get("labels") or {}
-        return {"queueName": queue, "podSets": sets, **await priority_of(labels, sets, self._objects)}
+        priority = await state.priority_of(stored.document["metadata"].get("labels") or {}, sets, self._objects)
+        return {"queueName": queue, "podSets": sets, **priority}
 
     async def _not_admitted(
         self, stored: StoredJob, mine: Mapping[str, Object], core: Object, queue: str, *, idle: bool
     ) -> Admission:
+        evicted, reserved = state.holds(core, "Evicted"), state.holds(core, "QuotaReserved")
         if idle:
             await self._delete(*(each for each in mine.values() if each is not core))
-            if state.holds(core, "Evicted") and state.holds(core, "QuotaReserved"):
-                await self._give_back(core)
-            elif not state.holds(core, "QuotaReserved") and not stored.desired.blocked:
-                # One that waits asks for what the job wants now, in the queue that it names now.
-                wanted = ""
-                with contextlib.suppress(PriorityUnknown):
-                    wanted = workload.digest(await self._spec(stored, queue, self._core(stored)))
-                if (core["metadata"].get("annotations") or {}).get(workload.ASKED_FOR_ANNOTATION) != wanted:
-                    await self._delete(core)  # the watch tells when it is gone, and then the next one is made
-        reason = Reason.EVICTED if state.holds(core, "Evicted") else Reason.WAITING_FOR_QUOTA
+        if idle and reserved and evicted:
+            await self._write(core, state.without_quota(core, self._now()))
+        elif idle and not reserved and not stored.desired.blocked:
+            # One that waits asks for what the job wants now, in the queue that it names now.
+            wanted = ""
+            with contextlib.suppress(PriorityUnknown):
+                sets = others.core_sets(stored.owned(), settings_for(stored.status, self._settings))
+                wanted = others.digest(await self._spec(stored, queue, sets))
+            if (core["metadata"].get("annotations") or {}).get(others.ASKED_FOR_ANNOTATION) != wanted:
+                await self._delete(core)  # the watch tells when it is gone, and then the next one is made
+        reason = Reason.EVICTED if evicted else Reason.WAITING_FOR_QUOTA
         return waiting(queue, state.words(core), core["metadata"]["name"], reason)
 
     async def _admitted(
@@ -127,49 +115,46 @@ class JobQueue:
         members: Sequence[Member],
         pods: Sequence[Pod],
     ) -> tuple[Admission, QueuePlaces]:
-        owned, spec = stored.owned(), stored.desired.job.spec
-        first = state.count(core, Role.ACTOR)
-        blocks = {
-            number: each
-            for each in mine.values()
-            if (number := workload.block_number(owned.name, each["metadata"]["name"])) is not None
-        }
-        alive = sum(member.alive for member in members if member.role is Role.ACTOR)
+        owned, spec, first = stored.owned(), stored.desired.job.spec, state.count(core, Role.ACTOR)
+        numbered = {others.block_number(owned.name, name): each for name, each in mine.items()}
+        blocks = {number: each for number, each in numbered.items() if number is not None}
         known = [
             Block(number, state.count(each, Role.ACTOR), state.is_admitted(each), state.holds(each, "QuotaReserved"))
             for number, each in blocks.items()
         ]
-        allowed = first + sum(each.actors for each in known if each.admitted)
-        for block in known:
-            evicted = block.reserved and state.holds(blocks[block.number], "Evicted")
-            if evicted and not block.admitted and alive <= allowed:
-                await self._give_back(blocks[block.number])
-        todo = change(spec, first, known, wanted_actors(spec, stored.status), alive)
+        alive = sum(member.alive for member in members if member.role is Role.ACTOR)
+        if alive <= first + sum(each.actors for each in known if each.admitted):
+            for block in known:
+                found = blocks[block.number]
+                if block.reserved and not block.admitted and state.holds(found, "Evicted"):
+                    await self._write(found, state.without_quota(found, self._now()))
+        todo = state.change(spec, first, known, state.wanted_actors(spec, stored.status), alive)
         await self._delete(*(blocks[number] for number in todo.give_back))
         said = ""
         for number, actors in todo.ask_for:
-            sets = [workload.pod_set(owned, Role.ACTOR, actors, settings_for(stored.status, self._settings))]
-            said = said or await self._create(stored, workload.block_name(owned.name, number), queue, sets)
-        kept = [each for each in known if each.number not in todo.give_back]
-        running = [core, *(blocks[each.number] for each in sorted(kept, key=lambda b: b.number) if each.admitted)]
+            sets = [others.pod_set(owned, Role.ACTOR, actors, settings_for(stored.status, self._settings))]
+            said = said or await self._create(stored, others.block_name(owned.name, number), queue, sets)
+        kept = sorted((each for each in known if each.number not in todo.give_back), key=lambda each: each.number)
+        admitted = [each for each in kept if each.admitted]
+        running = [core, *(blocks[each.number] for each in admitted)]
         await self._tell_ready(stored, running, members, pods)
         admission = Admission(
             True,
             Reason.QUOTA_RESERVED,
-            in_queue(queue, said) if said else f"queue {queue}",
+            f"queue {queue}: {said}" if said else f"queue {queue}",
             workload=core["metadata"]["name"],
-            actor_blocks=sum(each.admitted for each in kept),
-            pending_blocks=sum(not each.admitted for each in kept) + len(todo.ask_for),
-            max_actors=first + sum(each.actors for each in kept if each.admitted),
+            actor_blocks=len(admitted),
+            pending_blocks=len(kept) - len(admitted) + len(todo.ask_for),
+            max_actors=first + sum(each.actors for each in admitted),
         )
-        return admission, await places(self._objects, running, pods)
+        return admission, await state.places(self._objects, running, pods)
 
     async def _tell_ready(
         self, stored: StoredJob, running: Sequence[Object], members: Sequence[Member], pods: Sequence[Pod]
     ) -> None:
         """Tell Kueue that pods are up, since it takes the quota away otherwise: all pods of the core, and one of a block, since
         actors are of use one by one, and those that are up must not go because another one never comes up."""
-        used, up = users(pods), stored.status.controller.started is not None
+        used, up = state.users(pods), stored.status.controller.started is not None
         begun = {used.get(each.name) for each in members if each.phase is Phase.READY}
         for each in running:
             told = up if each is running[0] else each["metadata"]["name"] in begun
@@ -190,36 +175,26 @@ class JobQueue:
         if alive:
             if core is None or not state.is_admitted(core):
                 return waiting(queue, state.words(core) if core is not None else "nothing is asked for")
-            return as_it_runs(members, f"queue {queue}", core["metadata"]["name"])
-        over = stored.status.finished
+            return state.as_it_runs(members, f"queue {queue}", core["metadata"]["name"])
+        over, outcome = stored.status.finished, stored.status.controller.outcome
         await self._delete(*(each for each in mine.values() if not (over and each is core)))
         if over and core is not None and not state.holds(core, "Finished"):
-            outcome = stored.status.controller.outcome
             succeeded = outcome is not None and outcome.state == "Complete"
             message = f"{outcome.reason}: {outcome.message}" if outcome is not None else "the job is over"
             await self._write(core, state.finished(core, succeeded, message, self._now()))
-        if not queue:
-            return None
-        return waiting(queue, "asked for again when the job is resumed")
+        return waiting(queue, "asked for again when the job is resumed") if queue else None
 
     async def _create(self, stored: StoredJob, name: str, queue: str, sets: list[dict[str, Any]]) -> str:
         """Make a Workload; empty, or why it can't be made."""
         try:
-            spec = await self._spec(stored, queue, sets)
-            await self._client.create(WORKLOADS, workload.workload(stored.owned(), name, spec))
+            made = others.workload(stored.owned(), name, await self._spec(stored, queue, sets))
+            await create(self._client, stored.owned(), made)
             return ""
-        except PriorityUnknown as problem:
-            said = str(problem)
-        except AlreadyExists:
-            if is_of(await self._client.get(WORKLOADS, stored.key[0], name), stored.uid):
-                return ""
-            said = f"the name of Workload {name} belongs to another owner: delete it, or give the job another name"
-        except ApiError as problem:
+        except (PriorityUnknown, NameConflict, ApiError) as problem:
             if not is_refusal(problem):
                 raise
-            said = f"the Workload {name} is refused: {problem}"
-        self._later(stored.key, AGAIN_SECONDS)
-        return said
+            self._later(stored.key, AGAIN_SECONDS)
+            return f"the Workload {name} is refused: {problem}"
 
     async def _delete(self, *given: Object) -> None:
         assert self._workloads is not None, "there are some"
@@ -228,9 +203,6 @@ class JobQueue:
             with contextlib.suppress(NotFound):
                 await self._client.delete(WORKLOADS, about["namespace"], about["name"], uid=about["uid"])
             self._workloads.change("DELETED", each)  # nothing is to be read from it any more
-
-    async def _give_back(self, evicted: Object) -> None:
-        await self._write(evicted, state.without_quota(evicted, self._now()))
 
     async def _write(self, found: Object, change: Mapping[str, Any]) -> None:
         """Change the status of one as it was read; what Kueue has changed since is read first."""

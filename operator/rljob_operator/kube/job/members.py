@@ -19,15 +19,12 @@ from rljob_operator.kube.watch.pods import is_gone
 
 def parsed(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document that the pod's worker left at an orderly end; empty where it left none, or something else."""
-    for container in (pod.get("status") or {}).get("containerStatuses") or ():
-        if container.get("name") == names.WORKER:
-            words = ((container.get("state") or {}).get("terminated") or {}).get("message") or ""
-            try:
-                found = json.loads(words)
-            except (ValueError, RecursionError):
-                return {}
-            return found if isinstance(found, dict) else {}
-    return {}
+    words = _terminated(_container_status(pod.get("status") or {}, names.WORKER)).get("message") or ""
+    try:
+        found = json.loads(words)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 Pod = Mapping[str, Any]
@@ -142,6 +139,12 @@ def _phase(pod: Pod, worker: Mapping[str, Any], now: float) -> tuple[Phase, floa
     if up is not None:
         return Phase.READY, up
     return Phase.STARTING, created
+
+
+def placed_since(pod: Pod) -> float:
+    """When a pod that has a node was given it, or was made, where that is not said."""
+    scheduled = _transition(pod.get("status") or {}, "PodScheduled")
+    return scheduled or parse_rfc3339(pod["metadata"]["creationTimestamp"])
 
 
 def outlives_its_worker(pod: Pod) -> bool:

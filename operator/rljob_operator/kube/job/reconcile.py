@@ -12,7 +12,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.core.conditions.update import false, merged
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Session
-from rljob_operator.core.member import LEADERS, Member, Phase, Role, leader
+from rljob_operator.core.member import LEADERS, Phase, Role, leader
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import turn
 from rljob_operator.kube.apiserver.client import Client
@@ -20,25 +20,31 @@ from rljob_operator.kube.apiserver.errors import ApiError, is_refusal
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.apply import PodWriter
-from rljob_operator.kube.job.children import renew_policy
 from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.job.members import Pod, current, members
-from rljob_operator.kube.job.observe import checkpoints, recommendation, seen, unseen_end
-from rljob_operator.kube.job.queue_places import QueuePlaces
+from rljob_operator.kube.job.observe import (
+    Waits,
+    checkpoints,
+    held_up,
+    recommendation,
+    seen,
+    settings_of_start,
+    unseen_end,
+    with_rivals,
+)
 from rljob_operator.kube.job.refusals import in_words
 from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
 from rljob_operator.kube.job.stored import Interner, ReadBefore, StoredJob, is_ours, read, status_of
-from rljob_operator.kube.job.waits import is_held_up, settings_of_start, with_claims, with_rivals
+from rljob_operator.kube.job.workload_state import QueuePlaces
 from rljob_operator.kube.reach import has_address
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.others import note
 from rljob_operator.kube.render.rendering import offered, settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
 from rljob_operator.kube.reporting.events import EventRecorder, reference
-from rljob_operator.kube.watch.expectations import Expectations, Seen
+from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.kept import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
 from rljob_operator.polls.poll import Alive, LearnerPoll, Poll
@@ -56,11 +62,11 @@ class Reconciler:
         url_of: where a pod that has an address is asked, at a port, as the poll's `Reach` names it.
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
-        going: whether a claim of that namespace and name is being deleted.
+        claim: what is kept of the claim of that namespace and name; see `ChildWatch.claim`.
         queue: asks Kueue for quota; None asks for none.
         recommended: told after each reconciliation how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
-        seen_seconds: see `write_times.SEEN_SECONDS`.
+        seen_seconds: see `status_writer.SEEN_SECONDS`.
     """
 
     def __init__(
@@ -75,18 +81,17 @@ class Reconciler:
         settings: Settings,
         *,
         nodes: NodeCache,
-        going: Callable[[str, str], bool] = lambda namespace, claim: False,
+        claim: Callable[[str, str], Object | None] = lambda namespace, name: None,
         queue: JobQueue | None = None,
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         seen_seconds: float = SEEN_SECONDS,
     ) -> None:
-        self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
-        self._url_of = url_of
+        self._client, self._job_of, self._pods, self._poll, self._url_of = client, job_of, pods, poll, url_of
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, pods, expectations, settings, now=now)
-        self._nodes, self._recommended, self._going = nodes, recommended, going
+        self._nodes, self._recommended, self._claim = nodes, recommended, claim
         self._queue = queue or JobQueue(client, None, settings)
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
@@ -116,9 +121,11 @@ class Reconciler:
             self._known[key] = known
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
-        pods = await self._pods_of(stored)
-        if pods is None:
-            return self._expectations.lapses_in_seconds(uid)
+        self._pods.check(key[0])
+        waits = self._expectations.waits_seconds(uid)
+        if waits:
+            return waits
+        pods = self._pods.of(key[0], uid) if waits is None else await self._listed(stored)
         if stored.leaving:
             await self._leave(key, stored, pods)
             return None
@@ -168,8 +175,10 @@ class Reconciler:
         desired = replace(stored.desired, rendering=offered(stored.status, base))
         used = settings_for(stored.status, base)
         observed = self._observe(key, stored, known, pods, used)
+        slow = held_up(observed.members, pods, self._now())
         with suppress(ApiError):  # it only completes the message
-            observed = await with_claims(self._client, stored.owned(), observed, used, self._nodes, self._now())
+            waits = Waits(self._client, stored.owned(), used, self._nodes, self._claim)
+            observed = await waits.told(observed, slow, self._now())
         beside = (each for each in self._pods.jobs() if each != key and each[0] == key[0])
         observed = with_rivals(observed, ((each[1], self._pods.of_key(each)) for each in beside), self._now())
         observed, places = await self._queue.seen(stored, observed, pods)
@@ -185,7 +194,12 @@ class Reconciler:
             self._events.record(about, kind, reason, text, action="Reconciling")
         await self._follow(key, stored, known, observed, pods, decision)
         await self._note(stored, known, decision)
-        news = await self._carry_out(stored, known, observed, pods, decision, places)
+        lacking = [
+            each.name
+            for each in observed.members
+            if each.phase is Phase.STARTING and not each.held and (each.name in slow or each.name in known.refusals.of)
+        ]
+        news = await self._carry_out(stored, known, observed, pods, decision, places, lacking)
         now = self._monotonic()
         again = NEVER if decision.requeue_seconds is None else decision.requeue_seconds
         soonest = min(again, known.refusals.due_in(now), max(0.0, known.due - now), 0.0 if news else NEVER)
@@ -195,7 +209,7 @@ class Reconciler:
         """Note for later where the job's recording is, and how the job ends."""
         if not {*LEADERS}.isdisjoint(decision.start) or (decision.outcome is not None and not stored.status.finished):
             settings = settings_for(decision.status, self._settings)
-            with suppress(ApiError, PodProblem):  # no reason to hold up a job
+            with suppress(ApiError, names.PodProblem):  # no reason to hold up a job
                 found = note(stored.document, stored.owned(), settings, decision.status)
                 if found["outlives"] and found != known.noted:
                     await children.keep_note(self._client, stored.owned(), found)
@@ -209,16 +223,17 @@ class Reconciler:
         pods: Sequence[Pod],
         decision: Decision,
         places: QueuePlaces,
+        lacking: Sequence[str],
     ) -> bool:
         """Make, ask to leave and end what was decided; answers whether the refusals have changed.
 
-        Members for which the job lacks a Secret, a claim or another child wait for that, like those whose pods are refused.
+        Members for which the job lacks a Secret, a claim or another child wait for that, like those whose pods are refused; so
+        may those pods that are ``lacking`` something, as far as is known.
         """
         idle, owned = not any(member.alive for member in observed.members), stored.owned()
         blocked = stored.desired.blocked  # then children stay as what its pods were started with
         before = {name: each.words for name, each in known.refusals.of.items()}
-        held_up = [member.name for member in observed.members if self._lacks_children(member, known)]
-        tried = (*decision.start, *held_up)
+        tried = (*decision.start, *lacking)
         unseen = not known.children_seen and any(member.phase is Phase.STARTING for member in observed.members)
         problems: dict[str, Exception] = {}
         failure: Exception | None = None
@@ -226,10 +241,10 @@ class Reconciler:
             if not blocked and (tried or unseen or (known.children.lost and not idle)):
                 await children.ensure(
                     self._client, owned, settings_for(decision.status, self._settings), known.children,
-                    self._monotonic(), new=stored.status.start_time is None, idle=idle, held_up=bool(held_up),
+                    self._monotonic(), new=stored.status.start_time is None, idle=idle, held_up=bool(lacking),
                 )  # fmt: skip
             elif not (blocked or known.children_seen or idle):
-                await renew_policy(self._client, stored.owned(), self._settings)
+                await children.renew_policy(self._client, stored.owned(), self._settings)
             if not (blocked or idle):
                 await children.keep(self._client, owned, known.children)
             known.children_seen = not blocked
@@ -243,12 +258,6 @@ class Reconciler:
             raise failure
         known.refusals.note({**problems, **refused}, self._monotonic(), self._now())
         return before != {name: each.words for name, each in known.refusals.of.items()}
-
-    def _lacks_children(self, member: Member, known: RememberedJob) -> bool:
-        """Whether a pod does not come up because a child is missing or, as far as is known, a Secret was deleted."""
-        if member.phase is not Phase.STARTING or member.held:
-            return False
-        return is_held_up(member, self._now()) or member.name in known.refusals.of
 
     async def _settings_of(self, stored: StoredJob, known: RememberedJob, idle: bool) -> Settings:
         """The operator's settings; of a job that is to start with what its cluster has volumes for, once for each start."""
@@ -274,7 +283,7 @@ class Reconciler:
         found += unseen_end(stored.status, found, now)
         job, learner = stored.desired.job, leader({each.name: each for each in found})
         claim, where = checkpoint_claim(job, settings), checkpoints_are(job, settings)
-        going = claim is not None and self._going(key[0], claim.claim_name)
+        going = claim is not None and bool((self._claim(key[0], claim.claim_name) or {}).get("going"))
         newest, where = checkpoints(stored.status, answer.status, pods, learner, where, going=going)
         return Observation(
             members=known.refusals.told(found, stored.desired.generation, self._monotonic()),
@@ -288,16 +297,9 @@ class Reconciler:
             selector=names.selector(names.role_labels(key[1], Role.ACTOR)),
         )
 
-    async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
-        """The job's pods; None while changes of our own have not come back through the watch."""
-        self._pods.check(stored.key[0])
-        seen = self._expectations.seen(stored.uid)
-        if seen is Seen.WAITING:
-            return None
-        namespace, name = stored.key
-        if seen is Seen.ALL:
-            return self._pods.of(namespace, stored.uid)
-        labels = names.labels(name)
+    async def _listed(self, stored: StoredJob) -> list[Object]:
+        """The job's pods as the API server has them, where changes of our own have not come back through the watch."""
+        namespace, labels = stored.key[0], names.labels(stored.key[1])
         listed = await self._client.list(PODS, namespace, label_selector=names.selector(labels))
         self._expectations.forget(stored.uid)
         there = {pod["metadata"]["uid"]: pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid}

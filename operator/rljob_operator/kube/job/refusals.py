@@ -108,7 +108,7 @@ class Refusals:
             pause = min(max(pause, FIRST_PAUSE_SECONDS), longest)
             reason = next((reason for kind, reason in _REASONS if isinstance(problem, kind)), Reason.NOT_MADE)
             since = known.since_seconds if known is not None else now_seconds
-            words = f"{in_words(problem)}{_HOW_TO_MEND if reason in _OF_TEMPLATES else ''}"
+            words = in_words(problem) + _HOW_TO_MEND.get(reason, "")
             self.of[name] = Refused(reason, words, since, pause, now + pause)
 
     def due_in(self, now: float) -> float:
@@ -116,6 +116,8 @@ class Refusals:
         return max(0.0, min((each.again_at for each in self.of.values()), default=float("inf")) - now)
 
 
-_OF_TEMPLATES: Final = (Reason.POD_TEMPLATE_REJECTED, Reason.POD_SECURITY_FORBIDDEN)
-_HOW_TO_MEND: Final = "; to change a role, set suspend: true with it, and resume"
+_HOW_TO_MEND: Final = dict.fromkeys(
+    (Reason.POD_TEMPLATE_REJECTED, Reason.POD_SECURITY_FORBIDDEN),
+    "; to change a role, set suspend: true with it, and resume",
+)
 """A refused job need not be made anew, though roles change only in suspension."""

@@ -94,13 +94,13 @@ class WriteTimes:
         to come: a role that is ready, and what its learner reports then, are one write.
         """
         later = min(max(1.0, self._write_seconds / QUICK_WRITE_SECONDS), MOST_TIMES_LATER)
-        if write is StatusWrite.BEFORE_ACTING:
-            return now
-        if write is StatusWrite.SOON:
-            return max(written + later * self._seen_seconds, now + (later - 1.0) * self._seen_seconds)
-        if write is StatusWrite.WHEN_DUE:
-            return written + min(later * PROGRESS_SECONDS, SELDOM_SECONDS)
-        return written + SELDOM_SECONDS if write is StatusWrite.SELDOM else float("inf")
+        return {
+            StatusWrite.BEFORE_ACTING: now,
+            StatusWrite.SOON: max(written + later * self._seen_seconds, now + (later - 1.0) * self._seen_seconds),
+            StatusWrite.WHEN_DUE: written + min(later * PROGRESS_SECONDS, SELDOM_SECONDS),
+            StatusWrite.SELDOM: written + SELDOM_SECONDS,
+            StatusWrite.NONE: NEVER,
+        }[write]
 
 
 _OURS: Final = frozenset(ConditionType)

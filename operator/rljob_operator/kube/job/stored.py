@@ -4,10 +4,10 @@ While members of a job run, it goes by the presets and defaults that it was star
 learn with other parameters than before. Fields that may change at any time are taken from the stored object.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -77,7 +77,6 @@ _OF_ANOTHER_RELEASE: Final = (
     "the job runs with pods of another release of the operator: they go on and are left alone, nothing is started, stopped or "
     "changed; suspend and resume the job"
 )
-_HPA: Final = "kube-controller-manager"
 _NOTHING: Final = {"algorithm": {"type": "IMPALA"}, "environment": {"id": "unnamed"}}
 """Stands for the spec of a job whose spec can't be read: it is never run, since its refusal blocks."""
 
@@ -137,7 +136,10 @@ class Interner:
         """The job with every section of its spec that another has, too."""
         spec = job.spec
         sections = {
-            name: self._model(section)
+            # What its user wrote of it is part of it: two that are equal may differ in that.
+            name: self._models.setdefault(
+                (type(section), _written(section), sha256(section.model_dump_json().encode()).digest()), section
+            )
             for name in type(spec).model_fields
             if isinstance(section := getattr(spec, name), BaseModel)
         }
@@ -146,11 +148,6 @@ class Interner:
     def __len__(self) -> int:
         """How many different sections are kept."""
         return len(self._models)
-
-    def _model(self, section: BaseModel) -> BaseModel:
-        # What its user wrote of it is part of it: two that are equal may differ in that.
-        digest = hashlib.sha256(section.model_dump_json().encode()).digest()
-        return self._models.setdefault((type(section), _written(section), digest), section)
 
 
 def _written(section: BaseModel) -> tuple[frozenset[str], tuple[Any, ...]]:
@@ -190,10 +187,8 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     none, the refusal blocks the job. So does one of a job that runs with pods of another release, until it is suspended.
     The API server has already checked whether the spec may follow on the one before, by the CRD's rules.
     """
-    before = before if before is not None else ReadBefore()
-    known = status if status is not None else status_of(document, RLJobStatus)
-    metadata = document["metadata"]
-    annotations = metadata.get("annotations") or {}
+    before, known = before or ReadBefore(), status or status_of(document, RLJobStatus)
+    metadata, annotations = document["metadata"], document["metadata"].get("annotations") or {}
     job, refusal, written = _in_force(document, known, before)
     requested = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
     desired = DesiredState(
@@ -206,7 +201,7 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
 def _is_scaled_by_hpa(metadata: Mapping[str, Any]) -> bool:
     """Whether the last write of the scale subresource was a HorizontalPodAutoscaler's: they run in the controller manager."""
     writers = metadata.get("managedFields") or ()
-    return any(each.get("subresource") == "scale" and each["manager"] == _HPA for each in writers)
+    return any(each.get("subresource") == "scale" and each["manager"] == "kube-controller-manager" for each in writers)
 
 
 def _in_force(

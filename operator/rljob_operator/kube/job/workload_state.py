@@ -1,8 +1,14 @@
-"""What a Workload of Kueue says, what it means for the core, and what is written back into its status; and how many actors a job
-asks a queue for, in which blocks. Pure."""
+"""What Kueue says of a job, and what it means: what its Workloads say for the core, and what is written back into their status;
+how many actors a job asks a queue for, in which blocks; and, once it is admitted, which quota an actor uses, and where pods go.
 
+A job's priority and what a ResourceFlavor says of nodes have no namespace; the operator reads them and does not watch them.
+"""
+
+import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rljob.api import RLJobSpec
@@ -12,8 +18,13 @@ from rljob.api.status_model import rfc3339
 
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import Admission
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import Forbidden, NotFound
+from rljob_operator.kube.apiserver.resources import FLAVORS, PRIORITY_CLASSES, WORKLOAD_PRIORITIES, Object, Resource
+from rljob_operator.kube.job.members import Pod, current
 from rljob_operator.kube.job.stored import StoredJob
-from rljob_operator.kube.render.workload import QUEUE_LABEL, queue_of
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.others import PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION, queue_of
 
 Workload = Mapping[str, Any]
 
@@ -86,8 +97,7 @@ def finished(workload: Workload, succeeded: bool, message: str, now: float) -> d
 
 def pods_ready(workload: Workload, now: float) -> dict[str, Any]:
     """The change of its status when its pods are up, which Kueue waits for where its waitForPodsReady is on."""
-    said = True, "Started", "All pods reached readiness and the workload is running"
-    return _with(workload, {"PodsReady": said}, now)
+    return _with(workload, {"PodsReady": (True, "Started", "All pods reached readiness")}, now)
 
 
 def _assignments(workload: Workload) -> list[Mapping[str, Any]]:
@@ -138,12 +148,7 @@ def as_it_runs(members: Sequence[Member], words: str, workload: str) -> Admissio
 
 def waiting(queue: str, words: str, workload: str = "", reason: Reason = Reason.WAITING_FOR_QUOTA) -> Admission:
     """A job that has no quota, and why."""
-    return Admission(False, reason, in_queue(queue, words), workload=workload)
-
-
-def in_queue(queue: str, words: str) -> str:
-    """The message with the name of its queue."""
-    return f"queue {queue}: {words}" if queue else words
+    return Admission(False, reason, f"queue {queue}: {words}" if queue else words, workload=workload)
 
 
 QUOTA: Final = "Quota"
@@ -210,3 +215,115 @@ def change(spec: RLJobSpec, first: int, blocks: Iterable[Block], wanted: int, al
         ask_for.append((number, min(size, most - total)))
         total += ask_for[-1][1]
     return Change(tuple(give_back), tuple(ask_for))
+
+
+KNOWN_SECONDS: Final = 15.0
+"""What an object of the whole cluster says is believed for so long, also that it is missing or may not be read."""
+
+
+class ClusterObjects:
+    """What was read of flavours and priority classes, by kind and name."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._known = client, dict[tuple[str, str], tuple[float, Mapping[str, Any]]]()
+
+    async def get(self, resource: Resource, name: str) -> Mapping[str, Any]:
+        """Empty where it is missing or can't be read: an operator of single namespaces may not."""
+        until, found = self._known.get((resource.kind, name), (0.0, {}))
+        if time.monotonic() >= until:
+            found = {}
+            with suppress(NotFound, Forbidden):
+                found = await self._client.get(resource, None, name)
+            self._known[resource.kind, name] = time.monotonic() + KNOWN_SECONDS, found
+        return found
+
+
+@dataclass(slots=True)
+class QueuePlaces:
+    """The places that the queue has given to one job; of one that is not admitted or does not queue, none.
+
+    Attributes:
+        room: Workload -> how many actors more it has quota for.
+        changes: (Workload, set of pods) -> what its pods get: labels, annotations, nodeSelector and tolerations.
+    """
+
+    room: dict[str, int] = field(default_factory=dict)
+    changes: dict[tuple[str, str], list[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def going(self, pods: Sequence[Pod]) -> set[str]:
+        """Members whose Workload is admitted no longer: the first actors to leave."""
+        named = {name: _workload_of(pod) for name, pod in current(pods).items()}
+        return {name for name, used in named.items() if used and used not in self.room}
+
+    def placed(self, job: str, pod: Object) -> Object:
+        """A new pod with what its flavours add. An actor's pod is noted to use its Workload's quota."""
+        used, role = job, pod["metadata"]["labels"][names.ROLE_LABEL]
+        if role == Role.ACTOR and self.room:
+            used = next((name for name, left in self.room.items() if left > 0), used)
+            self.room[used] = self.room.get(used, 0) - 1
+            pod = _merged(pod, {"annotations": {WORKLOAD_ANNOTATION: used}})
+        for each in self.changes.get((used, role), ()):
+            pod = _merged(pod, each)
+        return pod
+
+
+async def places(objects: ClusterObjects, running: Sequence[Object], pods: Sequence[Pod]) -> QueuePlaces:
+    """The places of a job whose admitted Workloads are ``running``, the core first."""
+    used, found = Counter(users(pods).values()), QueuePlaces()
+    for each in running:
+        name = each["metadata"]["name"]
+        found.room[name] = count(each, Role.ACTOR) - used[name]
+        for pod_set in (str(role) for role in Role):
+            specs = [(await objects.get(FLAVORS, flavor)).get("spec") or {} for flavor in flavors(each, pod_set)]
+            of_nodes = [
+                {"nodeSelector": spec.get("nodeLabels"), "tolerations": spec.get("tolerations")} for spec in specs
+            ]
+            found.changes[name, pod_set] = [*of_nodes, *updates(each, pod_set)]
+    return found
+
+
+def users(pods: Sequence[Pod]) -> dict[str, str]:
+    """Actor that runs or is to run -> the Workload whose quota it uses."""
+    return {
+        name: _workload_of(pod)
+        for name, pod in current(pods).items()
+        if Role.of(name) is Role.ACTOR and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
+    }
+
+
+def _workload_of(pod: Pod) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(WORKLOAD_ANNOTATION, ""))
+
+
+def _merged(pod: Object, change: Mapping[str, Any]) -> Object:
+    """The pod with more labels, annotations, node labels and tolerations; what stands there already, stays."""
+    about, spec = dict(pod["metadata"]), dict(pod["spec"])
+    for part, name in ((about, "labels"), (about, "annotations"), (spec, "nodeSelector")):
+        if change.get(name):
+            part[name] = {**change[name], **(part.get(name) or {})}
+    given = spec.get("tolerations") or []
+    if more := [each for each in change.get("tolerations") or () if each not in given]:
+        spec["tolerations"] = [*given, *more]
+    return {**pod, "metadata": about, "spec": spec}
+
+
+class PriorityUnknown(Exception):
+    """A class that is named is missing or may not be read. ``str()`` is what the job's user is told."""
+
+
+async def priority_of(
+    labels: Mapping[str, str], pod_sets: Sequence[Mapping[str, Any]], objects: ClusterObjects
+) -> dict[str, Any]:
+    """Fields of a Workload's spec: the priority of the WorkloadPriorityClass that the job's label names, else that of the
+    PriorityClass of the first of its pods that have one, else 0. Raises `PriorityUnknown`: Kueue, too, makes no Workload then."""
+    resource, name = WORKLOAD_PRIORITIES, labels.get(PRIORITY_LABEL)
+    if not name:
+        of_pods = (each["template"]["spec"].get("priorityClassName") for each in pod_sets)
+        resource, name = PRIORITY_CLASSES, next((each for each in of_pods if each), None)
+    if not name:
+        return {"priority": 0}
+    found = await objects.get(resource, name)
+    if not found:
+        raise PriorityUnknown(f"{resource.kind} {name} is missing, or the operator may not read it (docs/kueue.md)")
+    named = {"group": resource.group, "kind": resource.kind, "name": name}
+    return {"priority": int(found["value"]), "priorityClassRef": named}

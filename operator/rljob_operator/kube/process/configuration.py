@@ -19,16 +19,17 @@ from rljob_operator.core.member import Role
 from rljob_operator.kube.render.rendering import as_text
 from rljob_operator.kube.render.settings import (
     CHECKPOINT_SIZE,
+    CLOUDS,
     GPU_NODE_LABELS,
     NAMESPACE_LABEL,
     REDIS_REQUESTS,
     REQUESTS,
     USER_ID,
     Settings,
+    SpotMarks,
     default_image,
     own_architectures,
 )
-from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
 
 AT_ONCE: Final = ("prometheusNamespaces",)
 """Fields that count at once, also for jobs that run: no pod is made with them. All others a job keeps as it was started with."""
@@ -46,16 +47,16 @@ class Mark(APIModel):
     """Its value."""
 
 
-def _marks(pairs: tuple[tuple[str, str], ...]) -> list[Mark]:
-    return [Mark(key=key, value=value) for key, value in pairs]
-
-
 class SpotNodes(APIModel):
     """How spot nodes are marked. A list that is given stands in the place of the built-in one, that of the big clouds."""
 
-    taints: Annotated[list[Mark], Field(max_length=32)] = Field(default_factory=lambda: _marks(CLOUDS.taints))
+    taints: Annotated[list[Mark], Field(max_length=32)] = Field(
+        default_factory=lambda: [Mark(key=key, value=value) for key, value in CLOUDS.taints]
+    )
     """Taints with effect NoSchedule; actors with ``spot: true`` tolerate them."""
-    labels: Annotated[list[Mark], Field(max_length=32)] = Field(default_factory=lambda: _marks(CLOUDS.labels))
+    labels: Annotated[list[Mark], Field(max_length=32)] = Field(
+        default_factory=lambda: [Mark(key=key, value=value) for key, value in CLOUDS.labels]
+    )
     """Labels of such nodes; actors with ``spot: true`` prefer them."""
 
 

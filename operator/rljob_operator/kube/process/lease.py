@@ -85,8 +85,7 @@ class Elector:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect, self._namespace, self._name, self.identity = connect, namespace, name, identity
-        self._times = times or LeaseTimes()
-        self._steady = steady
+        self._times, self._steady = times or LeaseTimes(), steady
         self._renewed: float | None = None  # when the renewal that has succeeded last was sent
         self._looked = float("-inf")  # when the Lease was read last
         self._seen: tuple[object, ...] | None = None

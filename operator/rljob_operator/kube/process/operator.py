@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import os
-import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,18 +19,17 @@ from rljob_operator.kube.experiment.runs import Sources
 from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.job.refusals import is_defect
+from rljob_operator.kube.process.lease import new_identity
 from rljob_operator.kube.reach import PodNetwork, PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.reporting.metrics import JobFigures, OperatorMetrics
-from rljob_operator.kube.watch.child_watch import ChildWatch
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.intake import Intake
-from rljob_operator.kube.watch.kept import Kept, NodeCache
+from rljob_operator.kube.watch.kept import ChildWatch, Kept, NodeCache, Workloads
 from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
-from rljob_operator.kube.watch.workloads import Workloads
 from rljob_operator.polls.poll import Poll
 from rljob_operator.polls.reach import Way
 
@@ -82,15 +79,14 @@ class Operator:
     """One candidate: waits for the Lease, then looks after jobs until it is stopped or has lost it."""
 
     def __init__(self, config: OperatorConfig, access: Access, metrics: OperatorMetrics, client: Client) -> None:
-        self._config, self._metrics = config, metrics
+        self._config, self._metrics, self._client = config, metrics, client
         namespaces: Sequence[str] | None = config.namespaces
-        identity = f"{socket.gethostname()}-{os.getpid()}"
         self._queue: WorkQueue[JobKey] = WorkQueue(tenant=itemgetter(0))
         self._expectations = Expectations()
         self._pods = Pods(client, namespaces, self._pod_seen)
         self._intake = Intake(access, client, namespaces, lambda namespace, name: self._queue.add((namespace, name)))
         metrics.registry.register(JobFigures(self._intake.documents))
-        self._events = EventRecorder(client, identity, counted=metrics.event)
+        self._events = EventRecorder(client, new_identity(), counted=metrics.event)
         reach = PodsProxy(client) if config.reach is Way.PODS_PROXY else PodNetwork()
         self._poll: Poll[JobKey] = Poll(self._queue.add, reach, now=client.now, on_figures=self._figures_came)
         self._nodes = NodeCache(self._node_changed)
@@ -108,7 +104,7 @@ class Operator:
             self._expectations,
             config.settings,
             nodes=self._nodes,
-            going=self._children.is_going,
+            claim=self._children.claim,
             queue=JobQueue(client, self._workloads, config.settings, self._queue.add_after),
             recommended=metrics.recommended,
             now=client.now,
@@ -125,7 +121,6 @@ class Operator:
         self.stopping = asyncio.Event()
         """Set by `stop`."""
         self._turned: dict[JobKey, float] = {}
-        self._client = client
         self._prepared = self.leading = False
         self.started = asyncio.Event()
         """Set once all jobs and pods are known, and work on them begins."""
@@ -182,15 +177,12 @@ class Operator:
             self._queue.add(key)
         log.info("looks after %d jobs with %d pods", len(self._intake), len(self._pods))
         for _ in range(self._config.workers):
-            group.create_task(self._work())
+            group.create_task(self._work(self._queue, self._reconciler))
         group.create_task(self._work(self._experiment_queue, self._experiment_reconciler))
         self.started.set()
 
-    async def _work(
-        self, queue: WorkQueue[JobKey] | None = None, reconciler: Reconciler | ExperimentReconciler | None = None
-    ) -> None:
-        """Reconcile what a queue gives, which is jobs unless another is named."""
-        queue, reconciler = queue or self._queue, reconciler or self._reconciler
+    async def _work(self, queue: WorkQueue[JobKey], reconciler: Reconciler | ExperimentReconciler) -> None:
+        """Reconcile what a queue gives."""
         with suppress(QueueClosed):
             while True:
                 key = await queue.get()
@@ -291,13 +283,16 @@ class Operator:
     def show(self) -> None:
         """Set those figures that are states."""
         metrics = self._metrics
-        metrics.jobs_waiting.set(self._queue.depth)
-        metrics.jobs_delayed.set(self._queue.delayed)
-        metrics.jobs_failing.set(self._queue.failing)
-        metrics.jobs_waiting_seconds.set(self._queue.age_seconds)
-        metrics.leader.set(1 if self.leading else 0)
-        metrics.jobs.set(len(self._intake))
-        metrics.cached_pods.set(len(self._pods))
-        metrics.watch_age_seconds.set(self._pods.age_seconds if self.leading and self._pods.synced else 0.0)
+        for gauge, value in (
+            (metrics.jobs_waiting, self._queue.depth),
+            (metrics.jobs_delayed, self._queue.delayed),
+            (metrics.jobs_failing, self._queue.failing),
+            (metrics.jobs_waiting_seconds, self._queue.age_seconds),
+            (metrics.leader, self.leading),
+            (metrics.jobs, len(self._intake)),
+            (metrics.cached_pods, len(self._pods)),
+            (metrics.watch_age_seconds, self._pods.age_seconds if self.leading and self._pods.synced else 0.0),
+        ):
+            gauge.set(value)
         for each in self._config.namespaces or ("",):
             metrics.namespace_readable.labels(each).set((each or None) not in self._intake.unread)

@@ -3,10 +3,8 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import partial
 
 from rljob_operator.kube.apiserver.access import SERVICE_ACCOUNT, NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
@@ -20,34 +18,6 @@ from rljob_operator.polls.reach import Way
 log = logging.getLogger(__name__)
 
 
-class Candidate(NamedTuple):
-    """An operator that does not work yet, and the election that it stands for."""
-
-    operator: Operator
-    elector: Elector
-    metrics: OperatorMetrics
-
-
-@asynccontextmanager
-async def candidate(config: OperatorConfig) -> AsyncIterator[Candidate]:
-    """One that can be elected while this is entered; work it has begun must have ended before. Raises `NoAccess`."""
-    access = await load_access(config.kubeconfig, config.context)
-    metrics = OperatorMetrics()
-
-    async def lease_client() -> Client:  # in the thread of the Lease: neither connection nor login is shared
-        return Client(await load_access(config.kubeconfig, config.context), observe=metrics.called)
-
-    namespace = config.lease_namespace or _own_namespace() or access.namespace
-    elector = Elector(lease_client, namespace, LEASE_NAME, new_identity())
-    client = Client(access, observe=metrics.called, guard=elector.check)
-    try:
-        if config.reach is Way.PODS_PROXY:
-            await check_rights(client, config.namespaces)
-        yield Candidate(Operator(config, access, metrics, client), elector, metrics)
-    finally:
-        await client.close()
-
-
 async def run_operator(config: OperatorConfig) -> None:
     """Run until SIGTERM or SIGINT. Where the Lease is lost all that was known is dropped, and this process stands for it again as
     another candidate: to start a new one would cost the most when the machine is so busy that the Lease was lost for that.
@@ -55,20 +25,31 @@ async def run_operator(config: OperatorConfig) -> None:
     Raises `NoAccess`, `LeadershipLost` where it was to stop meanwhile, and OSError where the port is taken.
     """
     while True:
-        async with candidate(config) as (operator, elector, metrics):
-            health = Health(
-                metrics, ready=lambda: operator.ready and elector.in_touch, look=operator.show, port=config.port
-            )
-            try:
-                return await _until_stopped(operator, elector, health)
-            except LeadershipLost as lost:
-                if operator.stopping.is_set():
-                    raise
-                log.warning("%s; it stands for the lease again", lost)
+        access, metrics = await load_access(config.kubeconfig, config.context), OperatorMetrics()
+        namespace = config.lease_namespace or _own_namespace() or access.namespace
+        elector = Elector(partial(_lease_client, config, metrics), namespace, LEASE_NAME, new_identity())
+        client = Client(access, observe=metrics.called, guard=elector.check)
+        operator = Operator(config, access, metrics, client)
+        try:
+            if config.reach is Way.PODS_PROXY:
+                await check_rights(client, config.namespaces)
+            return await _until_stopped(operator, elector, metrics, config.port)
+        except LeadershipLost as lost:
+            if operator.stopping.is_set():
+                raise
+            log.warning("%s; it stands for the lease again", lost)
+        finally:
+            await client.close()
 
 
-async def _until_stopped(operator: Operator, elector: Elector, health: Health) -> None:
+async def _lease_client(config: OperatorConfig, metrics: OperatorMetrics) -> Client:
+    """Made in the thread of the Lease: it shares neither connection nor login."""
+    return Client(await load_access(config.kubeconfig, config.context), observe=metrics.called)
+
+
+async def _until_stopped(operator: Operator, elector: Elector, metrics: OperatorMetrics, port: int) -> None:
     loop = asyncio.get_running_loop()
+    health = Health(metrics, ready=lambda: operator.ready and elector.in_touch, look=operator.show, port=port)
 
     async def stand() -> None:
         await operator.prepare()
@@ -111,7 +92,5 @@ async def check_rights(client: Client, namespaces: Sequence[str] | None) -> None
 
 def _own_namespace() -> str:
     """The namespace of the pod that this process runs in; empty elsewhere."""
-    try:
-        return Path(SERVICE_ACCOUNT, "namespace").read_text().strip()
-    except OSError:
-        return ""
+    file = SERVICE_ACCOUNT / "namespace"
+    return file.read_text().strip() if file.is_file() else ""

@@ -67,13 +67,15 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
     if job.spec.network.encryption == "Curve":
         found["RLJOB_KEYS"] = f"{names.KEYS_DIR}/{names.KEYS_FILE}"
     if role is Role.LEARNER:
-        found["RLJOB_TOKEN_FILE"] = f"{names.KEYS_DIR}/{names.TOKEN_FILE}"
-        found["RLJOB_RESUME"] = "latest"
-        found["RLJOB_EPOCH"] = str(owned.learner_epoch)
-        found["RLJOB_LAST_WORDS"] = names.TERMINATION_LOG
-        found["RLJOB_UID"] = owned.uid
         leader = names.host(job, job.spec.learner.members[0], settings.cluster_domain)
-        found |= surroundings.rank_variables(job, member, leader, names.MEETING_PORT)
+        found |= {
+            "RLJOB_TOKEN_FILE": f"{names.KEYS_DIR}/{names.TOKEN_FILE}",
+            "RLJOB_RESUME": "latest",
+            "RLJOB_EPOCH": str(owned.learner_epoch),
+            "RLJOB_LAST_WORDS": names.TERMINATION_LOG,
+            "RLJOB_UID": owned.uid,
+            **surroundings.rank_variables(job, member, leader, names.MEETING_PORT),
+        }
     if role is Role.REPLAY:
         redis = external_redis_of(job)
         found["RLJOB_REDIS"] = names.REDIS_SOCKET if has_own_redis(job) else "none"
@@ -81,38 +83,41 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
     return {**found, **_addresses(job, member, settings)}
 
 
-def _addresses(job: RLJob, member: str, settings: Settings) -> dict[str, str]:
-    """Where a member binds, and where its peers are. Without replay shards the learner takes the actors' unrolls; without
-    servers of its own it computes their actions."""
-    role = Role.of(member)
-    serves = job.spec.actors.inference == "Central"
+_VARIABLES: Final = {
+    "ingest": "RLJOB_REPLAY_INGEST",
+    "sample": "RLJOB_REPLAY_SAMPLE",
+    "weights": "RLJOB_WEIGHTS",
+    "notice": "RLJOB_NOTICE",
+    "inference": "RLJOB_INFERENCE",
+}
+"""Name of a port -> the variable with the addresses of those who have it."""
 
-    def of(peers: list[str], port: int) -> str:
-        return " ".join(
-            f"tcp://{_EVERY_INTERFACE if peer == member else names.host(job, peer, settings.cluster_domain)}:{port}"
-            for peer in peers
-        )
 
+def _peers(job: RLJob, member: str) -> Mapping[str, list[str]]:
+    """Name of a port -> the members that have it and that ``member`` asks there, or which it is itself. Without replay shards the
+    learner takes the actors' unrolls; without servers of its own it computes their actions."""
     shards, servers, learners = names.shards(job), names.inference_servers(job), job.spec.learner.members
-    ingest = of(shards or learners, names.INGEST_PORT)
-    weights = {
-        "RLJOB_WEIGHTS": of(learners[:1], names.WEIGHTS_PORT),
-        "RLJOB_NOTICE": of(learners[:1], names.NOTICE_PORT),
-    }
-    inference = {"RLJOB_INFERENCE": of(servers or learners[:1], names.INFERENCE_PORT)} if serves else {}
-    if role is Role.REPLAY:
-        return {
-            "RLJOB_REPLAY_INGEST": of([member], names.INGEST_PORT),
-            "RLJOB_REPLAY_SAMPLE": of([member], names.SAMPLE_PORT),
-        }
-    if role is Role.LEARNER:
-        data = {"RLJOB_REPLAY_SAMPLE": of(shards, names.SAMPLE_PORT)} if shards else {"RLJOB_REPLAY_INGEST": ingest}
-        return {**data, **weights, **({} if servers else inference)}
-    if role is Role.INFERENCE:
-        return {"RLJOB_INFERENCE": of([member], names.INFERENCE_PORT), **weights}
-    if role is Role.ACTOR:
-        return {"RLJOB_REPLAY_INGEST": ingest, **weights, **inference}
-    return weights
+    computing = (servers or learners[:1]) if job.spec.actors.inference == "Central" else []
+    weights = {"weights": learners[:1], "notice": learners[:1]}
+    data = {"sample": shards} if shards else {"ingest": learners}
+    return {
+        Role.REPLAY: {"ingest": [member], "sample": [member]},
+        Role.LEARNER: {**data, **weights, "inference": [] if servers else computing},
+        Role.INFERENCE: {"inference": [member], **weights},
+        Role.ACTOR: {"ingest": shards or learners, **weights, "inference": computing},
+        Role.EVALUATOR: weights,
+    }[Role.of(member)]
+
+
+def _addresses(job: RLJob, member: str, settings: Settings) -> dict[str, str]:
+    """Where a member binds, and where its peers are."""
+
+    def address(peer: str, port: str) -> str:
+        host = _EVERY_INTERFACE if peer == member else names.host(job, peer, settings.cluster_domain)
+        return f"tcp://{host}:{names.DATA_PORTS[port]}"
+
+    of_port = _peers(job, member).items()
+    return {_VARIABLES[port]: " ".join(address(peer, port) for peer in of) for port, of in of_port if of}
 
 
 PROBE_SECONDS: Final = 2
@@ -122,14 +127,6 @@ HUNG_SECONDS: Final = 60
 """After so much silence a container is killed (docs/lifecycle.md)."""
 _KILL_SECONDS: Final = 5
 """Time to leave for a container that does not answer: it hangs, so it gets no time to drain."""
-
-_PORTS: Final = {
-    Role.REPLAY: ("ingest", "sample"),
-    Role.LEARNER: ("weights", "notice"),
-    Role.INFERENCE: ("inference",),
-    Role.ACTOR: (),
-    Role.EVALUATOR: (),
-}
 
 
 def worker(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
@@ -141,7 +138,7 @@ def worker(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
         "args": ["worker", str(role)],  # the image's entry point is an init that runs `rljob`
         "env": environment(owned, member, settings),
         **_credentials(job, role),
-        "ports": _ports(job, role),
+        "ports": _ports(job, member),
         "resources": resources(section(job, role).resources, settings.requests[role], device(job, role)),
         "volumeMounts": mounts(job, member, settings),
         **_probes(job),
@@ -170,13 +167,9 @@ def resources(
     return {kind: values for kind, values in found.items() if values}
 
 
-def _ports(job: RLJob, role: Role) -> list[dict[str, Any]]:
-    found = list(_PORTS[role])
-    if role is Role.LEARNER and job.spec.replay is None:
-        found.append("ingest")
-    if role is Role.LEARNER and job.spec.actors.inference == "Central" and not job.spec.inference.replicas:
-        found.append("inference")
-    numbers = {**{name: names.DATA_PORTS[name] for name in found}, names.METRICS: job.spec.monitoring.metrics_port}
+def _ports(job: RLJob, member: str) -> list[dict[str, Any]]:
+    bound = {port: names.DATA_PORTS[port] for port, of in _peers(job, member).items() if member in of}
+    numbers = {**bound, names.METRICS: job.spec.monitoring.metrics_port}
     return [{"name": name, "containerPort": number} for name, number in numbers.items()]
 
 

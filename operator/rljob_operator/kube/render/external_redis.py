@@ -12,12 +12,9 @@ from rljob_operator.kube.render.settings import SMALL
 
 _ADDRESS: Final = "RLJOB_REDIS"
 _KEYS: Final = "RLJOB_REDIS_KEYS"
-_OF_THE_SECRET: Final = {"PASSWORD": "password", "USERNAME": "username", "CA": "ca.crt"}
-"""Variable, without what all begin with -> its key in the Secret, where the first has to be."""
-_UNIX: Final = "unix://"
+_OF_THE_SECRET: Final = {"PASSWORD": ("password", True), "USERNAME": ("username", False), "CA": ("ca.crt", False)}
+"""Variable, without what all begin with -> its key in the Secret, and whether it has to be there."""
 _TRIED_SECONDS: Final = 3600
-_SHOWN_SECONDS: Final = 600
-_RETRIES: Final = 100
 
 
 def plain_variables(owned: Owned, member: str, redis: ExternalRedis) -> dict[str, str]:
@@ -29,20 +26,21 @@ def plain_variables(owned: Owned, member: str, redis: ExternalRedis) -> dict[str
 
 def secret_variables(redis: ExternalRedis) -> list[dict[str, Any]]:
     """User, password and authority, as the kubelet takes them from the Secret; the operator never reads it."""
-    secret = redis.secret_ref
-    if secret is None:
+    if redis.secret_ref is None:
         return []
-
-    def taken(key: str) -> dict[str, Any]:
-        optional = {} if key == "password" else {"optional": True}
-        return {"valueFrom": {"secretKeyRef": {"name": secret.name, "key": key, **optional}}}
-
-    return [{"name": f"{_ADDRESS}_{name}", **taken(key)} for name, key in _OF_THE_SECRET.items()]
+    secret = redis.secret_ref.name
+    return [
+        {
+            "name": f"{_ADDRESS}_{name}",
+            "valueFrom": {"secretKeyRef": {"name": secret, "key": key, **({} if must else {"optional": True})}},
+        }
+        for name, (key, must) in _OF_THE_SECRET.items()
+    ]
 
 
 def marks(redis: ExternalRedis | None) -> dict[str, str]:
     """Mark a shard's pod as one whose log is to be removed. Behind a unix socket is the pod's own server, which goes with it."""
-    return {} if redis is None or redis.url.startswith(_UNIX) else {names.EXTERNAL_LOG_ANNOTATION: "true"}
+    return {} if redis is None or redis.url.startswith("unix://") else {names.EXTERNAL_LOG_ANNOTATION: "true"}
 
 
 def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -84,8 +82,8 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
         "metadata": {"name": about["name"], "namespace": about["namespace"], "labels": labels},
         "spec": {
             "activeDeadlineSeconds": _TRIED_SECONDS,
-            "backoffLimit": _RETRIES,
-            "ttlSecondsAfterFinished": _SHOWN_SECONDS,
+            "backoffLimit": 100,
+            "ttlSecondsAfterFinished": 600,
             "template": {
                 "metadata": {"labels": labels},
                 "spec": {

@@ -1,7 +1,6 @@
 """The names of all that a job has on a cluster: objects, labels, annotations, ports and places in a container; and how to write
 into a mapping that a user may have filled."""
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from rljob.api import RLJob
@@ -183,14 +182,11 @@ def inference_servers(job: RLJob) -> list[str]:
     return [f"inference-{k}" for k in range(count)]
 
 
-def first_members(job: RLJob) -> Iterable[str]:
+def first_members(job: RLJob) -> list[str]:
     """The members that a job starts with, in the order in which they start."""
-    yield from shards(job)
-    yield from job.spec.learner.members
-    yield from inference_servers(job)
-    yield from (f"actor-{k}" for k in range(job.spec.requested_actors))
-    if job.spec.evaluator.enabled:
-        yield "evaluator"
+    actors = [f"actor-{k}" for k in range(job.spec.requested_actors)]
+    evaluator = ["evaluator"] if job.spec.evaluator.enabled else []
+    return [*shards(job), *job.spec.learner.members, *inference_servers(job), *actors, *evaluator]
 
 
 class PodProblem(ValueError):

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rljob.api import RLJob, quantity
-from rljob.api.pods import Resources
 from rljob.replay.redis_options import server_options
 from rljob.tracking.tracker import IDENTITY_VARIABLE, trackers_of
 
@@ -22,8 +21,7 @@ from rljob_operator.kube.render.containers import resources, restricted, worker
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.names import at
 from rljob_operator.kube.render.roles import device, external_redis_of, has_own_redis, image, section, section_name
-from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.spot import on_spot_nodes, playing_on
+from rljob_operator.kube.render.settings import CLOUDS, Settings, SpotMarks
 from rljob_operator.kube.render.template import patched
 from rljob_operator.kube.render.volumes import REDIS_DATA, REDIS_SOCKET, mounts, pod_volumes
 from rljob_operator.surroundings import DRAIN_SECONDS
@@ -100,7 +98,6 @@ def trackers(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
 
 _GPU_WEIGHT: Final = 60
 """Weight of the preference to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
-_HOST: Final = "kubernetes.io/hostname"
 _ARCHITECTURE: Final = "kubernetes.io/arch"
 _SPREAD: Final = {"Preferred": "ScheduleAnyway", "Required": "DoNotSchedule"}
 
@@ -115,7 +112,7 @@ def as_written(job: RLJob, role: Role) -> dict[str, Any]:
         found["topologySpreadConstraints"] = [
             {
                 "maxSkew": 1,
-                "topologyKey": _HOST,
+                "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": _SPREAD[job.spec.actors.topology_spread],
                 "labelSelector": {"matchLabels": names.role_labels(job.metadata.name, role)},
             }
@@ -134,24 +131,15 @@ def placed(spec: Mapping[str, Any], job: RLJob, role: Role, settings: Settings) 
     ):
         of_images = {"kubernetes.io/os": ["linux"], _ARCHITECTURE: list(settings.architectures)}
         _require(found, [{"key": key, "operator": "In", "values": values} for key, values in of_images.items()])
-    devices = device(job, role)
-    if devices:
-        _tolerate_device_nodes(found, devices)
-    elif not _asks_for_devices(given.resources):
+    if devices := device(job, role):  # whose owners may keep nodes free for them: by custom the taint's key is the name
+        tolerated = at(found, "tolerations", [])
+        wanted = ({"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in devices)
+        tolerated.extend([each for each in wanted if each not in tolerated])
+    elif not any(
+        "/" in name for name in (*given.resources.requests, *given.resources.limits)
+    ):  # of an extended resource
         _keep_off_gpu_nodes(found, settings)
     return found
-
-
-def _asks_for_devices(resources: Resources) -> bool:
-    """Whether a role without an accelerator of its own asks for an extended resource, all of which have a domain."""
-    return any("/" in name for name in (*resources.requests, *resources.limits))
-
-
-def _tolerate_device_nodes(spec: dict[str, Any], devices: dict[str, str]) -> None:
-    """Add the toleration for nodes that their owner keeps free for the device: by custom their taint's key is its name."""
-    given = at(spec, "tolerations", [])
-    wanted = ({"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in devices)
-    given.extend([each for each in wanted if each not in given])
 
 
 def _keep_off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> None:
@@ -180,6 +168,56 @@ def _require(spec: dict[str, Any], expressions: list[dict[str, Any]]) -> None:
             at(term, "matchExpressions", []).extend(expressions)
 
 
+_SPOT_WEIGHT: Final = 50
+"""Weight of each preference, from 1 to 100: in the middle, so that preferences of the job's own can be put above it or below."""
+
+
+PLAY_ON_SECONDS: Final = 10
+"""An actor that is to leave plays on for so long, while the one in its place starts. Clouds give 30 seconds' notice and more, of
+which a kubelet that shuts its node down may leave pods 15."""
+
+
+def playing_on(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of an actor's PodSpec that is told to leave ``PLAY_ON_SECONDS`` later, and may take as much longer.
+
+    A pod can't know why it is to leave, so that one which the operator takes away plays on, too.
+    """
+    return {
+        **pod,
+        "terminationGracePeriodSeconds": pod["terminationGracePeriodSeconds"] + PLAY_ON_SECONDS,
+        "containers": [
+            {**each, "lifecycle": {"preStop": {"exec": {"command": ["sleep", f"{PLAY_ON_SECONDS}"]}}}}
+            for each in pod["containers"]
+        ],
+    }
+
+
+def on_spot_nodes(pod: Mapping[str, Any], marks: SpotMarks = CLOUDS) -> dict[str, Any]:
+    """A copy of the PodSpec ``pod`` that may go to spot nodes and prefers them, beside what it had before.
+
+    Each cloud marks its spot nodes in its own way. Where a node is tainted by default the pod needs a toleration, or it never
+    gets there; a label says which nodes to prefer. No cloud's marks mean anything on another, so all of them are put into a pod.
+    A preference is no demand: who wants nothing but spot nodes writes their label into ``actors.nodeSelector``. What a job has
+    written there in a wrong form stays as it is, for the API server to refuse.
+    """
+    changed = copy.deepcopy(dict(pod))
+    tolerations = at(changed, "tolerations", [])
+    of_nodes = at(at(changed, "affinity", {}), "nodeAffinity", {})
+    preferences = at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", [])
+    for key, value in marks.taints:
+        wanted = {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
+        if wanted not in tolerations:
+            tolerations.append(wanted)
+    for key, value in marks.labels:
+        preferences.append(
+            {
+                "weight": _SPOT_WEIGHT,
+                "preference": {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]},
+            }
+        )
+    return changed
+
+
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
@@ -193,15 +231,17 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
 
     Raises `PodProblem` where the manifest's own fields of the role make no pod that the controller could work with.
     """
-    job, role = owned.job, Role.of(member)
-    labels = names.member_labels(owned.name, member)
+    job, role, labels = owned.job, Role.of(member), names.member_labels(owned.name, member)
+    keeps = role in (Role.LEARNER, Role.REPLAY)
     generated = {
         "metadata": {
             **owned.metadata(names.pod(owned.name, member, suffix), labels),
             "annotations": {
                 _DEFAULT_CONTAINER: names.WORKER,
                 names.REVISION_ANNOTATION: revision,
-                **_about_eviction(role),
+                # Cluster autoscalers may take nodes whose pods can start elsewhere at little cost.
+                _SAFE_TO_EVICT: "false" if keeps else "true",
+                **({_DO_NOT_DISRUPT: "true"} if keeps else {}),
                 **(external_redis.marks(external_redis_of(job)) if role is Role.REPLAY else {}),
             },
         },
@@ -262,10 +302,3 @@ def _security(settings: Settings) -> dict[str, Any]:
         user = settings.run_as_user
         found |= {"runAsUser": user, "runAsGroup": user, "fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"}
     return found
-
-
-def _about_eviction(role: Role) -> dict[str, str]:
-    """For cluster autoscalers: nodes may go when all their pods can start elsewhere at little cost."""
-    if role in (Role.LEARNER, Role.REPLAY):
-        return {_SAFE_TO_EVICT: "false", _DO_NOT_DISRUPT: "true"}
-    return {_SAFE_TO_EVICT: "true"}

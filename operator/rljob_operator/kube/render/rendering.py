@@ -40,16 +40,12 @@ def version() -> int:
     return int(hashlib.sha256(json.dumps([_PODS, WIRE_VERSION, *paths]).encode()).hexdigest()[:7], 16)
 
 
-_OFFERED_AT_ONCE: Final = 16
-"""An operator's settings are the same for all jobs but those that keep a claim; each reconciliation asks what to keep of them."""
-
-
 def offered(status: RLJobStatus, settings: Settings) -> RenderingMemory:
     """What the job is made with where it starts now."""
     return _memory_of(_at_a_start(status, settings), version())
 
 
-@lru_cache(_OFFERED_AT_ONCE)
+@lru_cache(16)  # each turn asks, and the settings are the same for all jobs but those that keep a claim
 def _memory_of(taken: Settings, version: int) -> RenderingMemory:
     return RenderingMemory(version=version, image=taken.image, gpu_image=taken.gpu_image, settings=as_text(taken))
 
@@ -86,14 +82,11 @@ def is_of_another_release(memory: ControllerMemory) -> bool:
 
 AT_ONCE: Final = frozenset({"operator_namespaces", "prometheus_namespaces"})
 """Settings that no pod and no claim is made with: the newest ones count, also for a job that runs."""
-_ELSEWHERE: Final = frozenset({"image", "gpu_image"})
-"""Kept, too, in fields of their own."""
-KEPT: Final = tuple(each.name for each in fields(Settings) if each.name not in AT_ONCE | _ELSEWHERE)
-"""All others: with them another pod of the job, a claim, its learner's files or its suspension would differ."""
+KEPT: Final = tuple(each.name for each in fields(Settings) if each.name not in AT_ONCE | {"image", "gpu_image"})
+"""All others, images apart, which have fields of their own: with them another pod of the job, a claim, its learner's files or its
+suspension would differ."""
 
 _FORM: Final = TypeAdapter(Settings)
-_REMEMBERED_AT_ONCE: Final = 64
-"""Texts that are kept as they were read: all jobs that one operator has started have the same."""
 
 
 def as_text(settings: Settings) -> str:
@@ -107,7 +100,7 @@ def with_kept(settings: Settings, text: str) -> Settings:
     return replace(settings, **_read(text))
 
 
-@lru_cache(_REMEMBERED_AT_ONCE)
+@lru_cache(64)  # all jobs that one operator has started have the same
 def _read(text: str) -> Mapping[str, Any]:
     try:
         written = json.loads(text)
@@ -118,9 +111,8 @@ def _read(text: str) -> Mapping[str, Any]:
     return {name: getattr(found, name) for name in known}
 
 
-_ALIASES: Final = {name: field.alias or name for name, field in RoleSpec.model_fields.items()}
 _OF_ONE_ROLE: Final = {
-    *((section_name(role), alias) for role in Role for alias in _ALIASES.values()),
+    *((section_name(role), field.alias or name) for role in Role for name, field in RoleSpec.model_fields.items()),
     ("actors", "spot"),
     ("actors", "topologySpread"),
     ("learner", "accelerator"),
@@ -132,7 +124,6 @@ _PLACES: Final = tuple(
     place for place in places(RLJobSpec, whole_sections=False) if not place.mutability.when.at_any_time
 )
 _KEYED: Final = {field for _, field in KEYED}
-_DIGITS: Final = 16
 
 
 def revision(manifest: Mapping[str, Any], role: Role) -> str:
@@ -157,7 +148,7 @@ def _written(manifest: Mapping[str, Any], places: Iterable[MarkedField]) -> dict
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _concerns(place: MarkedField, role: Role) -> bool:

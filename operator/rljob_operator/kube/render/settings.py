@@ -8,7 +8,6 @@ from importlib.metadata import version
 from typing import Final, Literal
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
 
 USER_ID: Final = 10001
 """The user and group that the images run as."""
@@ -37,6 +36,30 @@ that asks for nothing is the first to be evicted, and no cluster autoscaler make
 REDIS_REQUESTS: Final[Mapping[str, str]] = {"cpu": "100m", "memory": "256Mi"}
 SMALL: Final = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
 """What a container has that reads or removes a few objects: limits too, since a quota of its namespace may demand them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpotMarks:
+    """How spot nodes are marked: (key, value) of their taints, all with effect NoSchedule, and of their labels."""
+
+    taints: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+
+
+CLOUDS: Final = SpotMarks(
+    taints=(
+        ("cloud.google.com/gke-spot", "true"),
+        ("kubernetes.azure.com/scalesetpriority", "spot"),
+    ),
+    labels=(
+        ("cloud.google.com/gke-spot", "true"),
+        ("kubernetes.azure.com/scalesetpriority", "spot"),
+        ("eks.amazonaws.com/capacityType", "SPOT"),
+        ("karpenter.sh/capacity-type", "spot"),
+    ),
+)
+"""Taints of GKE and AKS; EKS and Karpenter put none. Labels of GKE, AKS, a managed node group of EKS, and Karpenter (EKS Auto
+Mode is one)."""
 
 CHECKPOINT_SIZE: Final = "4Gi"
 """For the five that are kept, the best one and the one being written, of 600 MB each: a network of 30 million parameters with its

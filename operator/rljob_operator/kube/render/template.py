@@ -45,7 +45,6 @@ These are the tags ``patchMergeKey`` of core's types. Server-side apply has keys
 """
 
 _DIRECTIVE: Final = "$patch"
-_KNOWN: Final = f"allowed: {_DIRECTIVE} (delete or replace)"
 
 
 class PodTemplateProblem(PodProblem):
@@ -69,7 +68,7 @@ def _check_directives(value: Any, path: str, *, entry: bool = False) -> None:
     if isinstance(value, Mapping):
         for name, item in value.items():
             if name.startswith("$") and name != _DIRECTIVE:
-                raise PodTemplateProblem(f"{path}.{name}: unknown directive; {_KNOWN}")
+                raise PodTemplateProblem(f"{path}.{name}: unknown directive; allowed: {_DIRECTIVE} (delete or replace)")
             _check_directives(item, f"{path}.{name}")
         directive = value.get(_DIRECTIVE, "delete")
         if directive not in ("delete", "replace"):
@@ -118,22 +117,15 @@ def _taken(value: Any) -> Any:
 
 def _entries(original: list[Any], patch: list[Any], key: str, path: str) -> list[Any]:
     """A list whose entries are told apart by ``key``."""
-    plain: list[Any] = []
-    deleted: list[Any] = []
-    replace = False
     for i, entry in enumerate(patch):
         if not isinstance(entry, Mapping):
             raise PodTemplateProblem(f"{path}[{i}]: got {entry!r}; allowed: a mapping of fields")
-        directive = entry.get(_DIRECTIVE)
-        if directive == "replace":
-            replace = True
-            continue
-        if not isinstance(entry.get(key), str | int):
+        if entry.get(_DIRECTIVE) != "replace" and not isinstance(entry.get(key), str | int):
             raise PodTemplateProblem(f"{path}[{i}].{key}: required, as it says which entry is meant")
-        (plain if directive is None else deleted).append(entry)
-    if replace:
+    plain = [entry for entry in patch if _DIRECTIVE not in entry]
+    if any(entry.get(_DIRECTIVE) == "replace" for entry in patch):
         return [_taken(entry) for entry in plain]
-    gone = {entry[key] for entry in deleted}
+    gone = {entry[key] for entry in patch if _DIRECTIVE in entry}
     before = [entry for entry in original if entry[key] not in gone]
     result = list(before)
     for entry in plain:
@@ -201,23 +193,15 @@ def patched(pod: Mapping[str, Any], patch: Mapping[str, Any] | None, path: str) 
 
 def _lost(pod: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
     """What the patched pod lacks of the generated one, each with the reason why it must have it."""
-    before, after = pod["metadata"], found.get("metadata")
-    if not isinstance(after, Mapping):
-        yield "metadata: the controller knows the pod by it"
-        return
+    before, after, spec = pod["metadata"], _fields(found, "metadata"), _fields(found, "spec")
     for field in _IDENTITY:
         if after.get(field) != before.get(field):
             yield f"metadata.{field}: the controller knows the pod by it"
     for field in ("labels", "annotations"):
-        given = after.get(field)
-        for key, value in before[field].items():
-            kept = isinstance(given, Mapping) and given.get(key) == value
-            if not kept and (key == names.MANAGED_BY or key.startswith(names.OURS)):
+        ours = {key for key in before[field] if key == names.MANAGED_BY or key.startswith(names.OURS)}
+        for key in sorted(ours):
+            if _fields(after, field).get(key) != before[field][key]:
                 yield f"metadata.{field}[{key}]: the controller knows the pod by it"
-    spec = found.get("spec")
-    if not isinstance(spec, Mapping):
-        yield "spec: the pod needs one"
-        return
     for field, why in _OF_THE_SPEC.items():
         if spec.get(field) != pod["spec"][field]:
             yield f"spec.{field}: {why}"
@@ -228,3 +212,9 @@ def _lost(pod: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
         yield f"spec.containers: the container {names.WORKER!r} runs the role"
     elif worker.get("restartPolicy"):
         yield f"spec.containers[{names.WORKER}].restartPolicy: {_OF_THE_SPEC['restartPolicy']}"
+
+
+def _fields(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The mapping at ``name``; empty where a patch has put something else there."""
+    found = of.get(name)
+    return found if isinstance(found, Mapping) else {}

@@ -52,7 +52,11 @@ class Mounted:
 def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
     """The operator's own volumes of a member's container; of those that are room to write in, where its user mounts no other."""
     role, name = Role.of(member), job.metadata.name
-    run = _run_folder(job, member, settings)
+    claim = checkpoint_claim(job, settings) if member in LEADERS else None
+    if claim is not None:
+        run = Mounted(_claim(RUN, claim.claim_name), names.RUN_DIR, sub_path=claim.sub_path)
+    else:
+        run = Mounted({"name": RUN, "emptyDir": {}}, names.RUN_DIR)
     room = (
         run,
         Mounted({"name": "rljob-tmp", "emptyDir": {}}, _TMP),
@@ -107,7 +111,7 @@ def shared_memory_mib(job: RLJob, role: Role) -> int:
 def makes_checkpoint_claim(job: RLJob, settings: Settings) -> bool:
     """Whether the operator makes the volume claim for the job's checkpoints: where the manifest names no place for them."""
     named = job.spec.checkpoint.storage or _users_mount(job, Role.LEARNER, names.RUN_DIR)
-    return named is None and settings.checkpoint_size != ""
+    return not named and bool(settings.checkpoint_size)
 
 
 def checkpoints_are(job: RLJob, settings: Settings) -> str:
@@ -151,13 +155,6 @@ def _entry(entries: Any, key: str, value: str) -> dict[str, Any]:
     """The entry of a podTemplate's list with this name or path; empty where there is none, or where it is to be deleted."""
     known = (each for each in entries if isinstance(each, dict)) if isinstance(entries, list) else ()
     return next((e for e in known if normpath(str(e.get(key, ""))) == value and "$patch" not in e), {})
-
-
-def _run_folder(job: RLJob, member: str, settings: Settings) -> Mounted:
-    claim = checkpoint_claim(job, settings) if member in LEADERS else None
-    if claim is not None:
-        return Mounted(_claim(RUN, claim.claim_name), names.RUN_DIR, sub_path=claim.sub_path)
-    return Mounted({"name": RUN, "emptyDir": {}}, names.RUN_DIR)
 
 
 def _claim(volume: str, name: str) -> dict[str, Any]:

@@ -6,22 +6,10 @@ whose own changes have not all been seen is not acted on.
 
 import time
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import Any
 
 LAPSE_SECONDS = 30.0
 """A watch that works tells within a second. Later than this, something is out of order, and it is not waited for."""
-
-
-class Seen(StrEnum):
-    """How the cache stands to what was asked for one job."""
-
-    ALL = "All"
-    """Everything has been seen: the cache may be acted on."""
-    WAITING = "Waiting"
-    """Something has not been seen yet: do nothing that depends on the cache, the missing event will come."""
-    LAPSED = "Lapsed"
-    """Something should have been seen long ago: list the job's pods from the API server itself before acting, then `forget`."""
 
 
 class Expectations:
@@ -58,12 +46,9 @@ class Expectations:
         """The job is gone, or its pods were listed from the API server itself."""
         self._jobs.pop(job_uid, None)
 
-    def seen(self, job_uid: str) -> Seen:
-        """How the cache stands to what was asked for this job."""
-        asked = Seen.WAITING if self.lapses_in_seconds(job_uid) > 0.0 else Seen.LAPSED
-        return asked if job_uid in self._jobs else Seen.ALL
-
-    def lapses_in_seconds(self, job_uid: str) -> float:
-        """When to reconcile a job that waits, should no event come before; 0 where it need not wait."""
+    def waits_seconds(self, job_uid: str) -> float | None:
+        """How long to wait for what was asked for one job, should no event come before: nothing is done until then that depends
+        on the cache. 0: it should have been seen long ago, so list the job's pods from the API server itself, then `forget`.
+        None: everything has been seen."""
         asked = self._jobs.get(job_uid)
-        return max(0.0, min(asked.values()) + self._lapse_seconds - self._now()) if asked else 0.0
+        return max(0.0, min(asked.values()) + self._lapse_seconds - self._now()) if asked else None

@@ -43,17 +43,16 @@ class KopfWatch:
         """Those that are watched from the next start on. kopf ends where it may not read one of them."""
         self._stop = threading.Event()
         self._end: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
-        self._thread: SupervisedThread | None = None
+        self._thread = SupervisedThread("intake", self._keep_running, until=self._stop)
+        self._loop: asyncio.AbstractEventLoop
 
     def start(self) -> None:
         """Begin."""
-        loop = asyncio.get_running_loop()
-        self._thread = SupervisedThread("intake", lambda: self._keep_running(loop), until=self._stop)
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def check(self) -> None:
         """Raises ``ThreadEnded`` where a defect has ended the watching."""
-        assert self._thread is not None
         self._thread.check()
 
     def start_anew(self) -> None:
@@ -63,24 +62,22 @@ class KopfWatch:
 
     async def stop(self) -> None:
         """End the watching."""
-        assert self._thread is not None
         self._stop.set()
         self.start_anew()
-        loop = asyncio.get_running_loop()
-        until = loop.time() + STOP_SECONDS
-        while self._thread.alive and loop.time() < until:
+        until = self._loop.time() + STOP_SECONDS
+        while self._thread.alive and self._loop.time() < until:
             await asyncio.sleep(0.02)
         self._thread.close(timeout_seconds=0.1)
 
-    def _keep_running(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _keep_running(self) -> None:
         while not self._stop.is_set():
             try:
-                asyncio.run(self._run(loop))
+                asyncio.run(self._run())
             except Exception as problem:  # noqa: BLE001  whatever ends kopf, jobs must be watched
                 log.warning("kopf has ended: %s: %s", type(problem).__name__, problem)
             self._stop.wait(RESTART_SECONDS)
 
-    async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _run(self) -> None:
         registry, end = kopf.OperatorRegistry(), asyncio.Event()
 
         @kopf.on.login(registry=registry)
@@ -94,7 +91,7 @@ class KopfWatch:
 
         @kopf.on.event(RLJOBS.group, RLJOBS.version, RLJOBS.plural, registry=registry)
         async def event(event: Any, **_: Any) -> None:
-            loop.call_soon_threadsafe(self._on_event, event["type"], kept(event["object"]))
+            self._loop.call_soon_threadsafe(self._on_event, event["type"], kept(event["object"]))
 
         self._end = asyncio.get_running_loop(), end
         scope: dict[str, Any] = {"clusterwide": True} if self.namespaces is None else {"namespaces": self.namespaces}

@@ -22,9 +22,9 @@ from rljob.api.status_model import rfc3339
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.reflector import Reflector, run_all
-from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import PODS, Object
 from rljob_operator.kube.render import names
-from rljob_operator.kube.watch.kept import JobKey as JobKey, Kept, place_of
+from rljob_operator.kube.watch.kept import JobKey as JobKey, Kept, owner_of as owner_of, place_of
 
 LONGEST_TEXT = 1024
 LONGEST_LAST_WORDS = 4096
@@ -127,15 +127,6 @@ DISOWNED = {
 
 OnEvent = Callable[[JobKey, str, Object], None]
 """Told of every change: the job that the pod belongs to, ADDED, MODIFIED or DELETED, and the pod as it is now, or was at last."""
-
-
-def owner_of(pod: Mapping[str, Any]) -> Object | None:
-    """The reference to the RLJob that controls the pod; None where it has no such owner."""
-    for owner in pod["metadata"].get("ownerReferences") or ():
-        ours = owner["kind"] == RLJOBS.kind and owner["apiVersion"].startswith(f"{RLJOBS.group}/")
-        if ours and owner.get("controller"):
-            return dict(owner)
-    return None
 
 
 def is_gone(pod: Mapping[str, Any]) -> bool:

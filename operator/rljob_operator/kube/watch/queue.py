@@ -71,10 +71,8 @@ class WorkQueue(Generic[Key]):
         """Have a key that failed looked at again, later each time it fails; in how many seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(failures, 30), LONGEST_DELAY_SECONDS)
-        delay = min(delay, at_most_seconds) * (1.0 + JITTER * self._jitter())
-        delay = min(delay, LONGEST_DELAY_SECONDS)
-        delay = max(delay, at_least_seconds)
+        delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(failures, 30), at_most_seconds) * (1.0 + JITTER * self._jitter())
+        delay = max(min(delay, LONGEST_DELAY_SECONDS), at_least_seconds)
         self.add_after(key, delay)
         return delay
 

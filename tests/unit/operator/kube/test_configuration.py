@@ -11,8 +11,7 @@ from rljob.api.generate.schema import schema_of
 from rljob_operator.core.member import Role
 from rljob_operator.generate import CONFIGURATION_PAGE, RULES_FILE, SCHEMA_FILE, generated, strict
 from rljob_operator.kube.process.configuration import OperatorConfiguration, checked, read_configuration, settings_of
-from rljob_operator.kube.render.settings import REQUESTS, Settings, default_image
-from rljob_operator.kube.render.spot import SpotMarks
+from rljob_operator.kube.render.settings import REQUESTS, Settings, SpotMarks, default_image
 
 from tests.support.paths import ROOT
 from tests.unit.api.test_documents import VALUES, places, replaced

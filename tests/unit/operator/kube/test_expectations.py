@@ -14,11 +14,12 @@ from rljob_operator.kube.job.keys import KeysLost, NameConflict
 from rljob_operator.kube.job.refusals import FIRST_PAUSE_SECONDS, Refusals
 from rljob_operator.kube.job.status_writer import SEEN_SECONDS, SELDOM_SECONDS, WriteTimes
 from rljob_operator.kube.render.names import PodProblem
-from rljob_operator.kube.watch.expectations import LAPSE_SECONDS, Expectations, Seen
+from rljob_operator.kube.watch.expectations import LAPSE_SECONDS, Expectations
 
 from tests.support.clock import Clock
 
 JOB, OTHER = "uid-of-job", "uid-of-other"
+WAITING, ALL = LAPSE_SECONDS, None
 LONG_AGO = 0.0
 NOW = 1000.0
 
@@ -43,55 +44,55 @@ def asked(clock: Clock) -> Expectations:
         (
             ("a", "b"),
             [
-                (JOB, "ADDED", pod("a", "1"), Seen.WAITING),
-                (OTHER, "ADDED", pod("b", "2"), Seen.WAITING),  # another job's pod
-                (JOB, "MODIFIED", pod("b", "2"), Seen.ALL),
+                (JOB, "ADDED", pod("a", "1"), WAITING),
+                (OTHER, "ADDED", pod("b", "2"), WAITING),  # another job's pod
+                (JOB, "MODIFIED", pod("b", "2"), ALL),
             ],
         ),
         (
             ("1", "2"),
             [
-                (JOB, "MODIFIED", pod("a", "1"), Seen.WAITING),
-                (JOB, "DELETED", pod("a", "1"), Seen.WAITING),
-                (JOB, "MODIFIED", pod("b", "2", deletionTimestamp="2026-11-23T12:00:00Z"), Seen.ALL),
+                (JOB, "MODIFIED", pod("a", "1"), WAITING),
+                (JOB, "DELETED", pod("a", "1"), WAITING),
+                (JOB, "MODIFIED", pod("b", "2", deletionTimestamp="2026-11-23T12:00:00Z"), ALL),
             ],
         ),
-        (("a",), [(JOB, "DELETED", pod("a", "1"), Seen.ALL)]),
+        (("a",), [(JOB, "DELETED", pod("a", "1"), ALL)]),
     ],
     ids=["pods by name", "deletions by uid", "a pod that came and went"],
 )
 def test_a_job_waits_until_all_that_was_asked_for_was_seen(
-    asked: Expectations, asked_for: tuple[str, ...], events: list[tuple[str, str, dict[str, Any], Seen]]
+    asked: Expectations, asked_for: tuple[str, ...], events: list[tuple[str, str, dict[str, Any], float | None]]
 ) -> None:
-    assert asked.seen(JOB) is Seen.ALL
+    assert asked.waits_seconds(JOB) is ALL
     for what in asked_for:
         asked.expect(JOB, what)
-    for job, kind, seen, state in events:
+    for job, kind, seen, waits in events:
         asked.observe(job, kind, seen)
-        assert (asked.seen(JOB), asked.seen(OTHER)) == (state, Seen.ALL)
+        assert (asked.waits_seconds(JOB), asked.waits_seconds(OTHER)) == (waits, ALL)
 
 
 def test_a_call_that_failed_is_not_waited_for(asked: Expectations) -> None:
     asked.expect(JOB, "a")
     asked.expect(JOB, "1")
     asked.take_back(JOB, "a")
-    assert asked.seen(JOB) is Seen.WAITING
+    assert asked.waits_seconds(JOB) == WAITING
     for _ in range(2):
         asked.take_back(JOB, "1")
-    assert asked.seen(JOB) is Seen.ALL
+    assert asked.waits_seconds(JOB) is ALL
 
 
 def test_what_never_comes_lapses(asked: Expectations, clock: Clock) -> None:
     asked.expect(JOB, "a")
     clock.now += 20.0
     asked.expect(JOB, "1")
-    assert asked.lapses_in_seconds(JOB) == LAPSE_SECONDS - 20.0
+    assert asked.waits_seconds(JOB) == LAPSE_SECONDS - 20.0
     clock.now += LAPSE_SECONDS - 20.0
-    assert (asked.seen(JOB), asked.lapses_in_seconds(JOB)) == (Seen.LAPSED, 0.0)
+    assert asked.waits_seconds(JOB) == 0.0
     asked.observe(JOB, "ADDED", pod("a", "2"))
-    assert asked.seen(JOB) is Seen.WAITING, "the deletion was asked for later"
+    assert asked.waits_seconds(JOB) == 20.0, "the deletion was asked for later"
     asked.forget(JOB)
-    assert (asked.seen(JOB), asked.lapses_in_seconds(JOB)) == (Seen.ALL, 0.0)
+    assert asked.waits_seconds(JOB) is ALL
 
 
 def is_held(refusals: Refusals, generation: int, now: float) -> bool:

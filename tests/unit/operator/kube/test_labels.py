@@ -9,8 +9,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import children
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.others import reader
-from rljob_operator.kube.render.workload import core, workload
+from rljob_operator.kube.render.others import core_sets, reader, workload
 
 from .rendered import CENTRAL, MEMBERS, SECRETS, SETTINGS, owned, pod_of
 
@@ -49,7 +48,7 @@ def parts(job: Owned) -> list[dict[str, Any]]:
     return [
         *children(job, SECRETS, SETTINGS),
         *(pod_of(job, member) for member in MEMBERS.values()),
-        workload(job, "pong", {"podSets": core(job, SETTINGS)}),
+        workload(job, "pong", {"podSets": core_sets(job, SETTINGS)}),
     ]
 
 

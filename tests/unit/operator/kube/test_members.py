@@ -15,7 +15,7 @@ from rljob_operator.kube.job.members import (
     former,
     members,
 )
-from rljob_operator.kube.job.waits import with_rivals
+from rljob_operator.kube.job.observe import with_rivals
 from rljob_operator.kube.watch.pods import trim
 
 from .member_pods import CREATED, condition, container, disruption, ended, member, named, pod, running, waiting
@@ -311,6 +311,7 @@ NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu"
 HAS = {"phase": "Running", "containerStatuses": [running()]}
 STUCK = {"node": "", "conditions": [condition("PodScheduled", "False", reason="Unschedulable", message=NO_ROOM)]}
 HALF = {"replay-0": HAS, "learner": STUCK}
+UNBOUND = condition("PodScheduled", "False", reason="Unschedulable", message="unbound immediate PersistentVolumeClaims")
 
 
 @pytest.mark.parametrize(
@@ -319,6 +320,7 @@ HALF = {"replay-0": HAS, "learner": STUCK}
         (HALF, HALF, True),
         (HALF, {"replay-0": HAS, "learner": HAS}, False),
         (HALF, {"replay-0": STUCK, "learner": STUCK}, False),
+        (HALF, {"replay-0": HAS, "learner": {"node": "", "conditions": [UNBOUND]}}, False),
         ({"replay-0": HAS, "learner": HAS, "actor-0": STUCK}, HALF, False),
         ({"learner": STUCK}, HALF, False),
     ],

@@ -67,7 +67,7 @@ async def failing(problem: Exception, turns: int) -> tuple[list[float], list[flo
     failing = Failing(problem, queue, clock, turns)
     operator._reconciler = failing  # type: ignore[assignment]
     queue.add(("team", "job"))
-    working = asyncio.ensure_future(operator._work())
+    working = asyncio.ensure_future(operator._work(operator._queue, operator._reconciler))
     while not working.done():
         await asyncio.sleep(0)
         if queue.delayed and not queue._processing:
@@ -130,7 +130,7 @@ async def test_pods_that_come_up_within_a_second_are_seen_by_one_turn(monkeypatc
     operator, turns = Operator(OperatorConfig(Settings(image="rl:1")), access, OperatorMetrics(), client), Turns(clock)
     operator._queue, operator._reconciler = WorkQueue(lambda: clock[0]), turns  # type: ignore[assignment]
     operator._intake.change("ADDED", {"metadata": {"namespace": "team", "name": "job", "uid": "u"}, "spec": {}})
-    working = asyncio.ensure_future(operator._work())
+    working = asyncio.ensure_future(operator._work(operator._queue, operator._reconciler))
     owner = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": "job", "uid": "u", "controller": True}
     pod = {"metadata": {"name": "job-learner-x", "uid": "p", "ownerReferences": [owner]}}
     for step in range(200):

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import pytest
 from rljob_operator.core.member import Role
-from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.spot import CLOUDS, SpotMarks, on_spot_nodes
+from rljob_operator.kube.render.pod import on_spot_nodes
+from rljob_operator.kube.render.settings import CLOUDS, Settings, SpotMarks
 
 from tests.unit.operator.kube.rendered import CENTRAL, MEMBERS, SETTINGS, owned, pod_of, with_section, worker
 

@@ -7,7 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from rljob_operator.kube.watch.child_watch import ChildrenOfOneKind
+from rljob_operator.kube.watch.kept import ChildrenOfOneKind
 from rljob_operator.kube.watch.pods import PodCache, is_gone, same_but_for_the_version, trim
 
 from tests.unit.operator.kube.sample_pods import container, job_owner, running_pod
