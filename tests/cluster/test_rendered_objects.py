@@ -11,7 +11,7 @@ from rljob.api.presets import PRESETS
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.resources import WORKLOADS
 from rljob_operator.kube.process import rbac
-from rljob_operator.kube.render import names, workload
+from rljob_operator.kube.render import names, others
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
@@ -177,12 +177,12 @@ def asked_for(name: str) -> list[dict[str, Any]]:
     written = JOBS[name]
     owned = Owned(parse_job({**written, "metadata": {**written["metadata"], "namespace": "default"}}), "uid")
     sets = {
-        "pong": workload.core(owned, QUEUED),
-        "pong.actors-0": [workload.pod_set(owned, Role.ACTOR, 16, QUEUED)],
+        "pong": others.core_sets(owned, QUEUED),
+        "pong.actors-0": [others.pod_set(owned, Role.ACTOR, 16, QUEUED)],
     }
     named = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}
     rest = {"queueName": "team", "priority": 7, "priorityClassRef": named}
-    return [workload.workload(owned, each, {"podSets": found, **rest}) for each, found in sets.items()]
+    return [others.workload(owned, each, {"podSets": found, **rest}) for each, found in sets.items()]
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import RLJobStatus
@@ -34,7 +33,14 @@ from rljob_operator.kube.job.observe import (
     with_rivals,
 )
 from rljob_operator.kube.job.refusals import in_words
-from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
+from rljob_operator.kube.job.status_writer import (
+    NEVER,
+    PROGRESS_SECONDS,
+    SEEN_SECONDS,
+    RememberedJob,
+    StatusWriter,
+    WriteTimes,
+)
 from rljob_operator.kube.job.stored import Interner, ReadBefore, StoredJob, is_ours, read, status_of
 from rljob_operator.kube.job.workload_state import QueuePlaces
 from rljob_operator.kube.reach import has_address
@@ -48,9 +54,6 @@ from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.kept import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
 from rljob_operator.polls.poll import Alive, LearnerPoll, Poll
-
-FIGURES_SECONDS: Final = 15.0
-"""Half of the time between two writes of progress."""
 
 
 class Reconciler:
@@ -137,15 +140,16 @@ class Reconciler:
 
     def patience(self, key: JobKey) -> float:
         """For how many seconds after a reconciliation figures of the job's learner alone are no reason for another: while roles
-        come up, and then of one that runs, whose actors follow from no figures, and that is not about to end."""
+        come up, and then of one that runs, whose actors follow from no figures, and that is not about to end. One turn for each
+        time that its progress is written is enough."""
         status = self._known[key].status if key in self._known else None
         if status is None or recommendation(status) is not None:
             return 0.0
         if (up := status.controller.started) is None or not status.is_true(ConditionType.READY):
-            return FIGURES_SECONDS if up is None else 0.0
+            return PROGRESS_SECONDS if up is None else 0.0
         percent = status.progress.percent or 0
         at_its_pace = (self._now() - up) * (100 - percent) / max(1, percent)
-        return min(FIGURES_SECONDS, (status.progress.estimated_seconds_remaining or at_its_pace) / 4)
+        return min(PROGRESS_SECONDS, (status.progress.estimated_seconds_remaining or at_its_pace) / 4)
 
     def child_gone(self, key: JobKey, uid: str) -> None:
         """Something of the job, or of a former one of its name, is not there any more: make what is missing next time."""

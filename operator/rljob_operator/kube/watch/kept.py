@@ -135,9 +135,8 @@ class ChildrenOfOneKind(Kept):
             "job": (about["namespace"], owner["name"] if owner is not None else ""),
             "going": "deletionTimestamp" in about,
         }
-        if (
-            not self._as_made
-        ):  # a claim, and what a pod that waits for it may wait for: a class is None where there is no default
+        if not self._as_made:
+            # What a pod that waits for this claim may wait for. Its class is None where there is no default one.
             spec = document.get("spec") or {}
             return found | {
                 "bound": (document.get("status") or {}).get("phase") == "Bound",

@@ -15,7 +15,7 @@ from rljob_operator.kube.job.members import (
     former,
     members,
 )
-from rljob_operator.kube.job.observe import with_rivals
+from rljob_operator.kube.job.observe import HELD_UP_SECONDS, held_up, with_rivals
 from rljob_operator.kube.watch.pods import trim
 
 from .member_pods import CREATED, condition, container, disruption, ended, member, named, pod, running, waiting
@@ -303,6 +303,12 @@ def test_members_are_in_order_and_strangers_are_left_out() -> None:
     everyone = [*found, stranger, judge]
     names = [each.name for each in members(everyone, CREATED)]
     assert (names, former(everyone)) == (["replay-0", "learner", "actor-9", "actor-10", "evaluator"], [])
+
+
+def test_a_pod_is_held_up_once_it_has_had_a_node_for_long_however_long_it_waited_for_one() -> None:
+    late = [pod(conditions=[condition("PodScheduled", when=100.0)], containerStatuses=[waiting("ContainerCreating")])]
+    for seconds, expected in ((100.0 + HELD_UP_SECONDS - 1.0, []), (100.0 + HELD_UP_SECONDS, ["learner"])):
+        assert held_up(members(late, CREATED + seconds), late, CREATED + seconds) == expected
 
 
 # Two jobs, each of which holds room that the rest of the other needs.
