@@ -170,8 +170,8 @@ def test_what_the_server_and_the_operator_refuse(stage: Stage) -> None:
     stage.turn()
     accepted = next(each for each in stage.status()["conditions"] if each["type"] == ConditionType.ACCEPTED)
     assert accepted["message"] == (
-        "spec.prune.halving.firstRawFrames: got 90000; allowed: less than the 90,000 raw frames of budget.rawFrames; nothing "
-        "would be pruned"
+        "spec.prune.halving.firstRawFrames: got 90000; allowed: at most one less than budget.rawFrames (here 89,999); no run "
+        "would be judged before its end"
     )
     assert stage.of(RLJOBS) == {}
     assert stage.kubectl("get", "rlexperiments").splitlines()[1].split()[:2] == [NAME, "InvalidSpec"]

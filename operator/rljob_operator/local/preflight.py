@@ -8,7 +8,7 @@ import psutil
 from rljob.algorithms.registry import with_own_parts
 from rljob.algorithms.suits import check_suits
 from rljob.api import RLJob, memory_estimate
-from rljob.api.memory_estimate import MemoryEstimate
+from rljob.api.local import MemoryEstimate
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint

@@ -483,7 +483,7 @@ OF_PPO = subclass(
     ("change", "stored", "wrong", "said"),
     [
         (OF_IMPALA, "custom.parameters.unrollQueue.capacity", {"unrollQueue": {"capacity": 8}}, "got 8; allowed: at least batch"),
-        (OF_PPO, "batchSize", {"minibatches": 3}, "minibatches: got 3; allowed: a divisor of 1,024"),  # it has no queue either
+        (OF_PPO, "batchSize", {"minibatches": 3}, "minibatches: got 3; allowed: a divisor of"),  # it has no queue either
     ],
     ids=["IMPALA", "PPO"],
 )  # fmt: skip
@@ -491,7 +491,7 @@ def test_an_algorithm_of_unrolls_has_no_replay(
     tmp_path: Path, change: tuple[str, str], stored: str, wrong: dict[str, Any], said: str
 ) -> None:
     bound = tried(job(tmp_path, change, replay=None, parameters={"network": "MLP", "hiddenUnits": 16}))
-    assert memory_estimate(bound, frame_bytes=16).stored.path == f"spec.algorithm.{stored}"
+    assert memory_estimate(bound, frame_bytes=16).path == f"spec.algorithm.{stored}"
     with pytest.raises(ManifestError, match=r"spec.replay: not allowed: .* learns from unrolls"):
         with_own_parts(job(tmp_path, change, parameters={"network": "MLP"}))
     with pytest.raises(ManifestError, match=said):

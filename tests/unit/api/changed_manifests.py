@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from rljob.api.generate.schema import transition_validations
-from rljob.api.rule import TransitionRule
-from rljob.api.rules.transitions import TRANSITIONS
+from rljob.api.rules.transitions import TRANSITIONS, TransitionRule
 
 from tests.unit.api.bad_manifests import BASE, CLUSTER, ENVIRONMENT, IMPALA, PRESET, QUEUE
 
@@ -109,8 +108,7 @@ WRITTEN_OUT: list[tuple[Path, list[str], list[str], str]] = [
 
 def rule_of(field: str) -> TransitionRule:
     """The rule about the field, or about the smallest section that it is in."""
-    of_both = (rule for rule in TRANSITIONS if rule.cel)
-    covering = [rule for rule in of_both if field == rule.field or field.startswith(f"{rule.field}.")]
+    covering = [rule for rule in TRANSITIONS if field == rule.field or field.startswith(f"{rule.field}.")]
     return max(covering, key=lambda rule: len(rule.field))
 
 

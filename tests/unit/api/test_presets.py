@@ -214,7 +214,7 @@ def test_ppo_learns_where_no_type_block_or_preset_says_otherwise_and_it_is_said(
 
 
 def test_what_belongs_to_another_is_refused() -> None:
-    with pytest.raises(ManifestError, match="not allowed with algorithm PPO"):
+    with pytest.raises(ManifestError, match="not allowed with IMPALA and PPO"):
         job(replay={})
 
 

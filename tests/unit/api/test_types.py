@@ -173,7 +173,7 @@ def test_the_sum_by_hand() -> None:
 
 def test_bytes_limit_the_capacity() -> None:
     job = load_manifest(BASE, ["spec.replay.capacityBytes=100Mi"])
-    assert memory_estimate(job, frame_bytes=7056).lines[0].size_bytes == pytest.approx(100 * MIB, rel=1e-3)
+    assert memory_estimate(job, frame_bytes=7056).lines[0][1] == pytest.approx(100 * MIB, rel=1e-3)
 
 
 def problem_of(available: int, base: Path = BASE, *overrides: str) -> str:

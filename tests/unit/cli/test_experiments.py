@@ -24,7 +24,7 @@ def test_validate_says_how_large_it_is_and_render_prints_it_in_force() -> None:
 @pytest.mark.parametrize("verb", ["validate", "run"])
 def test_what_is_wrong_is_a_line_and_exit_code_2(verb: str) -> None:
     said = refused(verb, EXAMPLE, "--set", "prune.halving.firstRawFrames=90000")
-    assert "spec.prune.halving.firstRawFrames: got 90000; allowed: less than the 90,000 raw frames" in said
+    assert "spec.prune.halving.firstRawFrames: got 90000; allowed: at most one less than budget.rawFrames" in said
 
 
 def test_explain_knows_its_fields() -> None:

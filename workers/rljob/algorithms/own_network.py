@@ -41,7 +41,7 @@ def network_parameters(name: str, given: Mapping[str, Any], path: str) -> Parame
     try:
         return kind.model_validate(dict(given), by_alias=True, by_name=False)
     except ValidationError as error:
-        problems, _ = structural_problems(error, kind)
+        problems = structural_problems(error, kind)
         raise ManifestError(Problem(f"{path}.{each.path}", each.value, each.message) for each in problems) from None
     except PLUGIN_FAILURES as error:
         raise PluginProblem(f"network {short(name)}: its parameters can't be checked: {told(error)}") from error

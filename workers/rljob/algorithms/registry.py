@@ -22,7 +22,7 @@ from rljob.api.learner_status import RECORDED_NAMES
 from rljob.api.parameters import ActorCriticParameterSet, ParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.problems import ABSENT
 from rljob.api.rules import own_algorithm_problems
-from rljob.api.structure import check_defaults, problem_at, structural_problems, without
+from rljob.api.structure import check_defaults, not_with, structural_problems
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, shown, told
 
 if TYPE_CHECKING:
@@ -72,14 +72,12 @@ def with_own_parts(job: RLJob) -> RLJob:
     made = algorithm(spec.name)
     kind: type[ParameterSet] = made.parameters
     _refuse(
-        problem_at(name, value, without(short(spec.name), name))[0]
-        for name, value in spec.shared.items()
-        if name not in names_in(kind)
+        not_with(short(spec.name), name, value) for name, value in spec.shared.items() if name not in names_in(kind)
     )
     try:
         own = made.parameters.model_validate(spec.shared | spec.custom.parameters, by_alias=True, by_name=False)
     except ValidationError as error:
-        problems, _ = structural_problems(error, made.parameters)
+        problems = structural_problems(error, made.parameters)
         _refuse(
             Problem(f"spec.{spec.path_of(each.path)}" if each.path else _OWN, each.value, each.message)
             for each in problems

@@ -11,6 +11,7 @@ digits allow it, and halves of a character.
 """
 
 import json
+import math
 import re
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 from yaml.reader import ReaderError
 
-from rljob.api.problems import ABSENT, MAX_VALUES, MOST_DIGITS, ManifestError, Problem, odd_character, plain
+from rljob.api.problems import ABSENT, MOST_DIGITS, ManifestError, Problem, odd_character, plain
 
 _PREFIX: Final = "tag:yaml.org,2002:"
 STRING: Final = f"{_PREFIX}str"
@@ -28,13 +29,17 @@ NULL: Final = f"{_PREFIX}null"
 _BOOLEAN, _INTEGER, _FLOAT = f"{_PREFIX}bool", f"{_PREFIX}int", f"{_PREFIX}float"
 _SEQUENCE, _MAPPING = f"{_PREFIX}seq", f"{_PREFIX}map"
 
-_NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
-_TRUTHS: Final = {
+_WORDS: Final[dict[str, bool | None]] = {
     spelling: meaning
-    for words, meaning in ((("y", "yes", "true", "on"), True), (("n", "no", "false", "off"), False))
+    for words, meaning in (
+        (("y", "yes", "true", "on"), True),
+        (("n", "no", "false", "off"), False),
+        (("", "~", "null"), None),
+    )
     for word in words
     for spelling in (word, word.capitalize(), word.upper())
 }
+_TAGS: Final = {bool: _BOOLEAN, type(None): NULL, int: _INTEGER, float: _FLOAT, str: STRING}
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _WHOLE: Final = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|[0-9]+)")
 _DECIMAL: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -44,21 +49,39 @@ _ENDLESS: Final = 2**31 - 1
 """Width of a line that is never folded."""
 
 
+def meaning(text: str) -> bool | int | float | str | None:
+    """What a word without quotes and without a tag is. ValueError says what to write instead of one that is refused."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _NOT_FINITE.fullmatch(text):
+        raise ValueError("allowed: a finite number")
+    # Underscores count nothing: anywhere in a number, or between two digits where it begins with a point.
+    plain = _BETWEEN_DIGITS.sub("", text) if text.startswith(".") else text.replace("_", "")
+    if _LEADING_ZERO.fullmatch(plain):
+        words = "a number without a leading zero, which kubectl reads as octal; quote it if it is a text"
+        raise ValueError(f"allowed: {words}")
+    if _WHOLE.fullmatch(plain):
+        if len(plain) > MOST_DIGITS:
+            raise ValueError(f"allowed: an integer of up to {MOST_DIGITS} digits; quote it if it is a text")
+        return int(plain, 0)
+    # A number beyond the range of floats is a text: no field of numbers takes it, and nothing else should lose its digits.
+    number = float(plain) if _DECIMAL.fullmatch(plain) else math.inf
+    return number if math.isfinite(number) else text
+
+
 def scalar(node: yaml.ScalarNode) -> Any:
     """The value of a scalar whose tag has been resolved. ValueError says what to write instead of one that is refused."""
-    text: str = node.value
-    if node.tag == NULL:
-        return None
-    if node.tag == _BOOLEAN:
-        if text not in _TRUTHS:
-            raise ValueError("allowed: true or false")
-        return _TRUTHS[text]
-    if node.tag in (_INTEGER, _FLOAT):
-        return _number(text)
-    try:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16")  # JSON escapes an emoji as two halves
-    except UnicodeDecodeError:
-        raise ValueError("allowed: text that is valid Unicode") from None
+    if node.tag == STRING:
+        try:
+            return node.value.encode("utf-16", "surrogatepass").decode("utf-16")  # JSON escapes an emoji as two halves
+        except UnicodeDecodeError:
+            raise ValueError("allowed: text that is valid Unicode") from None
+    value = meaning(node.value)
+    if isinstance(value, str) or isinstance(value, bool) != (node.tag == _BOOLEAN):  # a tag says otherwise
+        raise ValueError("allowed: true or false" if node.tag == _BOOLEAN else "allowed: a number")
+    return value
 
 
 def dump_document(document: Any) -> str:
@@ -72,45 +95,12 @@ def in_one_line(value: Any) -> str:
     return text.removesuffix("...\n").strip()
 
 
-def _number(text: str) -> int | float:
-    plain = _digits(text)
-    if _NOT_FINITE.fullmatch(text):
-        raise ValueError("allowed: a finite number")
-    if _LEADING_ZERO.fullmatch(plain):
-        raise ValueError(
-            "allowed: a number without a leading zero, which kubectl reads as octal; quote it if it is a text"
-        )
-    if _WHOLE.fullmatch(plain):
-        if len(plain) > MOST_DIGITS:
-            raise ValueError(f"allowed: an integer of up to {MOST_DIGITS} digits; quote it if it is a text")
-        return int(plain, 0)
-    if not _DECIMAL.fullmatch(plain):  # a tag says that it is one
-        raise ValueError("allowed: a number")
-    return float(plain)
-
-
-def _digits(text: str) -> str:
-    """A number without its underscores: anywhere in it, or between two digits where it begins with a point."""
-    return _BETWEEN_DIGITS.sub("", text) if text.startswith(".") else text.replace("_", "")
-
-
 def _tag(text: str) -> str:
-    """What an unquoted scalar is."""
-    if text in _NULLS:
-        return NULL
-    if text in _TRUTHS:
-        return _BOOLEAN
-    if text == "<<":
-        return MERGE
-    if text[0] not in "+-.0123456789":
-        return STRING
-    plain = _digits(text)
-    if _WHOLE.fullmatch(plain):
+    """What an unquoted scalar is; one that is refused is a number until it is read."""
+    try:
+        return MERGE if text == "<<" else _TAGS[type(meaning(text))]
+    except ValueError:
         return _INTEGER
-    if _NOT_FINITE.fullmatch(text):
-        return _FLOAT
-    # A number beyond the range of floats is a text: no field of numbers takes it, and nothing else should lose its digits.
-    return _FLOAT if _DECIMAL.fullmatch(plain) and abs(float(plain)) < float("inf") else STRING
 
 
 class _Dialect:
@@ -124,17 +114,6 @@ class _Dialect:
         return _SEQUENCE if kind is yaml.SequenceNode else _MAPPING
 
 
-class Reader(_Dialect, yaml.SafeLoader):
-    """Makes mappings, lists, texts, numbers, truth values and nulls, and refuses every other tag."""
-
-    yaml_constructors = {  # noqa: RUF012 - PyYAML's own attribute, replaced as a whole
-        _MAPPING: yaml.SafeLoader.construct_yaml_map,
-        _SEQUENCE: yaml.SafeLoader.construct_yaml_seq,
-        **dict.fromkeys((STRING, NULL, _BOOLEAN, _INTEGER, _FLOAT), lambda reader, node: scalar(node)),
-        None: yaml.SafeLoader.construct_undefined,
-    }
-
-
 if TYPE_CHECKING:
     _Dumper = yaml.SafeDumper
     _Loader = yaml.SafeLoader
@@ -143,10 +122,64 @@ else:  # libyaml's, where PyYAML was built with it, takes a sixth of the time; a
     _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+_SCALARS: Final = (STRING, NULL, _BOOLEAN, _INTEGER, _FLOAT)
+
+
 class OwnReader(_Dialect, _Loader):
     """Reads what `dump_document` has written, as `Reader` would; of other texts its refusals are not as clear."""
 
-    yaml_constructors = Reader.yaml_constructors
+    yaml_constructors = {  # noqa: RUF012 - PyYAML's own attribute, replaced as a whole
+        _MAPPING: yaml.SafeLoader.construct_yaml_map,
+        _SEQUENCE: yaml.SafeLoader.construct_yaml_seq,
+        **dict.fromkeys(_SCALARS, lambda reader, node: scalar(node)),
+        None: yaml.SafeLoader.construct_undefined,
+    }
+
+
+class Reader(_Dialect, yaml.SafeLoader):
+    """Makes mappings, lists, texts, numbers, truth values and nulls, and collects what is wrong with all else as ``problems``."""
+
+    def __init__(self, text: str, source: str) -> None:
+        super().__init__(text)
+        self.source = source
+        self.problems: list[Problem] = []
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Each key once, and only texts."""
+        first: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key.tag not in (STRING, MERGE):
+                shown = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+                self._refuse(key, shown, "allowed as a key: a string; quote it")
+            elif key.value in first:
+                line = first[key.value][0].start_mark.line + 1
+                self._refuse(key, key.value, f"allowed: each key once; this one is also in line {line}")
+            else:
+                first[key.value] = key, value
+        node.value = list(first.values())
+        return super().construct_mapping(node, deep)
+
+    def scalar(self, node: yaml.Node) -> Any:
+        """The value of a scalar."""
+        try:
+            return scalar(node) if isinstance(node, yaml.ScalarNode) else self.other(node)
+        except ValueError as error:
+            self._refuse(node, node.value, str(error))
+
+    def other(self, node: yaml.Node) -> None:
+        """What has a tag that no manifest needs."""
+        shown = node.value if node.tag == MERGE else node.tag.replace(_PREFIX, "!!")
+        allowed = "texts, numbers, true, false, null, lists and mappings"
+        self._refuse(node, shown, f"allowed: {allowed}; leave the tag out, or quote what is a text")
+
+    def _refuse(self, node: yaml.Node, shown: Any, message: str) -> None:
+        self.problems.append(Problem(_place(self.source, node.start_mark), shown, message))
+
+    yaml_constructors = {  # noqa: RUF012 - as above
+        **OwnReader.yaml_constructors,
+        **dict.fromkeys(_SCALARS, scalar),
+        None: other,
+    }
 
 
 class _Writer(_Dialect, _Dumper):
@@ -184,24 +217,18 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
     aliases that contain themselves or unfold beyond 100,000 values.
     """
     if len(text) > MAX_BYTES:
-        raise ManifestError([Problem(source, ABSENT, f"has {len(text):,} bytes; allowed: up to {MAX_BYTES:,}")])
+        raise _refused(source, f"has {len(text):,} bytes; allowed: up to {MAX_BYTES:,}")
     try:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"byte 0x{text[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise ManifestError([Problem(_at(source, text[: error.start].split(b"\n")), ABSENT, message)]) from None
+        place = _at(source, text[: error.start].split(b"\n"))
+        raise _refused(place, f"byte 0x{text[error.start]:02x} is not UTF-8; save the file as UTF-8") from None
     if decoded.lstrip()[:1] == "{":
         with suppress(ValueError, RecursionError):  # JSON has tabs between values, YAML has none
             json.loads(decoded)
             decoded = decoded.replace("\t", " ")
     try:
-        loader = Reader(decoded)
-        try:
-            return _mapping(loader, source)
-        finally:
-            loader.dispose()
-    except ManifestError:  # a ValueError too
-        raise
+        return _mapping(Reader(decoded, source), source)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
@@ -211,15 +238,14 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
             begun = max((error.context_mark or mark).line - 1, 0)
             lines = "".join(decoded.splitlines(keepends=True)[begun : mark.line + 1])
             what += (odd := odd_character(lines, unseen=True)) and f"; there is {odd}, which YAML takes for text"
-        raise ManifestError([Problem(_place(source, mark), ABSENT, f"not valid YAML: {what}")]) from None
+        raise _refused(_place(source, mark), f"not valid YAML: {what}") from None
     except ReaderError as error:
         place = _at(source, decoded[: error.position].split("\n"))
-        message = f"not valid YAML: the character U+{ord(decoded[error.position]):04X}; delete it"
-        raise ManifestError([Problem(place, ABSENT, message)]) from None
-    except RecursionError:
-        raise ManifestError(
-            [Problem(source, ABSENT, "is nested too deeply; an RLJob needs about ten levels")]
+        raise _refused(
+            place, f"not valid YAML: the character U+{ord(decoded[error.position]):04X}; delete it"
         ) from None
+    except RecursionError:
+        raise _refused(source, "is nested too deeply; an RLJob needs about ten levels") from None
 
 
 def parse_value(text: str) -> Any:
@@ -240,74 +266,25 @@ def _mapping(loader: Reader, source: str) -> dict[str, Any]:
     # Like kubectl: Helm's output and a last "---" leave documents without anything in them.
     nodes = [node for node in nodes if not (isinstance(node, yaml.ScalarNode) and node.tag == NULL)]
     if not nodes:
-        raise ManifestError([Problem(source, ABSENT, "is empty; allowed: one RLJob document")])
+        raise _refused(source, "is empty; allowed: one RLJob document")
     if len(nodes) > 1:
         place = _place(source, nodes[1].start_mark)
-        raise ManifestError([Problem(place, ABSENT, f"has {len(nodes)} documents; allowed: one RLJob a file")])
-    node = nodes[0]
+        raise _refused(place, f"has {len(nodes)} documents; allowed: one RLJob a file")
+    (node,) = nodes
     if not isinstance(node, yaml.MappingNode):
         found = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
-        raise ManifestError(
-            [
-                Problem(
-                    _place(source, node.start_mark),
-                    ABSENT,
-                    f"is {found}; allowed: a mapping with apiVersion, kind, metadata and spec",
-                )
-            ]
-        )
-    problems: list[Problem] = []
-    _check(node, source, problems, set(), [0])
-    if problems:
-        raise ManifestError(problems)
-    document: dict[str, Any] = loader.construct_document(node)
-    return document
+        allowed = "allowed: a mapping with apiVersion, kind, metadata and spec"
+        raise _refused(_place(source, node.start_mark), f"is {found}; {allowed}")
+    document = loader.construct_document(node)
+    if loader.problems:
+        raise ManifestError(loader.problems)
+    # An alias may contain itself, or unfold to more than there is room for.
+    copied: dict[str, Any] = plain(document, (source,))
+    return copied
 
 
-def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: set[int], count: list[int]) -> None:
-    """Collect what is wrong below ``node``; ``open_nodes`` are its ancestors, ``count`` the values met so far."""
-    count[0] += 1
-    if id(node) in open_nodes:
-        raise ManifestError([Problem(_place(source, node.start_mark), ABSENT, "contains itself through an alias")])
-    if count[0] > MAX_VALUES:
-        raise ManifestError([Problem(source, ABSENT, f"unfolds to more than {MAX_VALUES:,} values")])
-    if node.tag not in Reader.yaml_constructors:
-        shown = node.value if node.tag == MERGE else node.tag.replace("tag:yaml.org,2002:", "!!")
-        message = (
-            "allowed: texts, numbers, true, false, null, lists and mappings; leave the tag out, or quote what is a text"
-        )
-        problems.append(Problem(_place(source, node.start_mark), shown, message))
-        return
-    open_nodes.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        first: dict[Hashable, yaml.Mark] = {}
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag not in (STRING, MERGE):
-                shown = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping"
-                problems.append(Problem(_place(source, key.start_mark), shown, "allowed as a key: a string; quote it"))
-            elif key.value in first:
-                line = first[key.value].line + 1
-                problems.append(
-                    Problem(
-                        _place(source, key.start_mark),
-                        key.value,
-                        f"allowed: each key once; this one is also in line {line}",
-                    )
-                )
-            else:
-                first[key.value] = key.start_mark
-                if key.tag == STRING:
-                    _check(key, source, problems, open_nodes, [0])
-            _check(value, source, problems, open_nodes, count)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check(item, source, problems, open_nodes, count)
-    elif isinstance(node, yaml.ScalarNode):
-        try:
-            scalar(node)
-        except ValueError as error:
-            problems.append(Problem(_place(source, node.start_mark), node.value, str(error)))
-    open_nodes.discard(id(node))
+def _refused(place: str, message: str) -> ManifestError:
+    return ManifestError([Problem(place, ABSENT, message)])
 
 
 def _at(source: str, before: Sequence[str] | Sequence[bytes]) -> str:

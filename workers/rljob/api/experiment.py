@@ -17,6 +17,10 @@ WHY_COMMON = (
 )
 
 
+_STEP = r"[^.\[\]\s=]+"
+_Path = Annotated[str, Text(253, "the path of a field below spec", rf"^{_STEP}(\.{_STEP}|\[[^\[\]\s=]+\])*$")]
+
+
 class TemplateMetadata(APIModel):
     """Metadata of every run, beside its name."""
 
@@ -92,9 +96,7 @@ class SearchSpec(APIModel):
     """Settings written out, one mapping a trial, such as {algorithm.learningRate: 1e-3}."""
     tpe: TPESearch | None = None
     """Let a tree-structured Parzen estimator suggest settings from parameters."""
-    parameters: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
-        default_factory=dict, max_length=64
-    )
+    parameters: dict[_Path, Distribution] = Field(default_factory=dict, max_length=64)
     """Paths of RLJob fields, as for ``--set``, and where their values come from."""
 
 
@@ -165,13 +167,9 @@ class PopulationSpec(APIModel):
     """How copied settings are varied."""
     reference: Flag = False
     """true: member 0 keeps its settings and copies no member, as a baseline."""
-    parameters: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
-        min_length=1, max_length=64
-    )
+    parameters: dict[_Path, Distribution] = Field(min_length=1, max_length=64)
     """Paths of live RLJob fields, as for ``--set``, and where their values come from."""
-    initial: dict[Annotated[str, Text(253, "the path of a field")], Distribution] = Field(
-        default_factory=dict, max_length=64
-    )
+    initial: dict[_Path, Distribution] = Field(default_factory=dict, max_length=64)
     """Distributions of first values, if narrower than the bounds."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from rljob.api.document import dump_document
 from rljob.api.experiment import EXPERIMENT_KIND, Distribution, RLExperimentSpec
-from rljob.api.fields import typed_place
+from rljob.api.fields import in_words, typed_place
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.lifecycle import CheckpointStorage
 from rljob.api.load import parse_job
@@ -113,15 +113,12 @@ class Experiment:
     def in_words(self) -> str:
         """How large it is, as a sentence."""
         trials, seeds = self.trials, self.spec.seeds
-        seeds_each = (
-            "" if seeds == 1 else f" with {seeds} seeds" + (" where they play it all" if self.spec.prune else "")
-        )
-        rungs = [f"{frames:,}" for frames in self.rungs]
-        judged = f"{', '.join(rungs[:-1])} and {rungs[-1]}" if len(rungs) > 1 else rungs[0]
+        seeds_each = f" with {seeds} seeds{' where they play it all' if self.spec.prune else ''}" if seeds > 1 else ""
+        left_out = f"; left out: {len(self.refused)} draws that make no valid job" if self.refused else ""
         return (
-            f"{trials} trial{'s' if trials > 1 else ''}{seeds_each}, judged at {judged} raw frames, "
-            f"{min(self.spec.parallelism, trials * seeds)} at a time"
-        ) + (f"; left out: {len(self.refused)} draws that make no valid job" if self.refused else "")
+            f"{trials} trial{'s' if trials > 1 else ''}{seeds_each}, judged at {in_words([f'{each:,}' for each in self.rungs])} "
+            f"raw frames, {min(self.spec.parallelism, trials * seeds)} at a time{left_out}"
+        )
 
     def settings(self, trial: int) -> Settings:
         """What trial ``trial``, counted from 0, sets in the template."""
@@ -166,10 +163,13 @@ class Experiment:
             refused = len(self.refused)
             if refused and (refused >= _MOST_REFUSED * (trial + 1) or refused + len(self._known) == there_are):
                 break
-            settings = {path: _value(seed, trial, path, from_, draw) for path, from_ in parameters.items()}
+            again = [draw] if draw else []
+            settings = {
+                path: value_at(share(seed, trial, path, *again), path, from_) for path, from_ in parameters.items()
+            }
             key = identity(settings)
-            again = key in self._known and len(self._known) < there_are and next(self._repeats) < _MOST_REPEATED
-            if again or key in self.refused:
+            known = key in self._known and len(self._known) < there_are and next(self._repeats) < _MOST_REPEATED
+            if known or key in self.refused:
                 continue
             try:
                 job = self.job_with(settings, trial)
@@ -234,11 +234,6 @@ def _values_there_are(path: str, from_: Distribution) -> float:
 def identity(value: Any) -> str:
     """What tells values apart: 1, 1.0, true and "1" are four."""
     return json.dumps(value, sort_keys=True)
-
-
-def _value(seed: int, trial: int, path: str, from_: Distribution, draw: int) -> Any:
-    """The value of a parameter in a trial: one of its values, or a number with six significant digits between its bounds."""
-    return value_at(share(seed, trial, path, *([draw] if draw else [])), path, from_)
 
 
 def share(*key: Any) -> float:

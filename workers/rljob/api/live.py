@@ -18,12 +18,10 @@ from rljob.api.presets import leaves
 M = TypeVar("M", bound=BaseModel)
 
 _PLACES: Final = {each.path: each for each in places(RLJobSpec, whole_sections=False) if each.mutability == LIVE}
-RATES: Final = tuple(place for place in _PLACES.values() if "learning_rate" in place.name)
+RATES: Final = {path: place for path, place in _PLACES.items() if "learning_rate" in place.name}
 """Step sizes, which stay as they are while they decay."""
-
-LADDER: Final = tuple(place for place in _PLACES.values() if place.name.startswith("epsilon"))
-"""How actors explore; the weights that they get tell them."""
-
+_LADDER: Final = {path for path, place in _PLACES.items() if place.name.startswith("epsilon")}
+"""How actors explore."""
 DECAYS: Final = (
     "allowed: as it was while learningRateDecaySteps is above 0: the decay leads from it to learningRateFinal; set "
     "learningRateDecaySteps: 0, or suspend the job first"
@@ -57,18 +55,15 @@ def not_live(spec: RLJobSpec, path: str) -> str | None:
     """Why the field at ``path`` of a running job in force can't be changed, in words; None where it can."""
     if path not in (live := live_values(spec)):
         return f"allowed: live fields, which a running learner takes; with {spec.algorithm.type} {', '.join(live)}"
-    held = ((RATES, decays, DECAYS), (LADDER, acts_centrally, CENTRAL))
-    return next((why for places, holds, why in held if path in [each.path for each in places] and holds(spec)), None)
+    return held(spec, path) or None
 
 
-def decays(spec: RLJobSpec) -> bool:
-    """Whether its learning rate falls by itself."""
-    return bool(getattr(spec.algorithm, "learning_rate_decay_steps", 0))
-
-
-def acts_centrally(spec: RLJobSpec) -> bool:
-    """Whether inference servers have the weights, and actors none."""
-    return spec.actors.inference == "Central"
+def held(spec: RLJobSpec, path: str) -> str:
+    """Why a live field stays as it is while a job with this ``spec`` runs; empty where it may change."""
+    if path in RATES and getattr(spec.algorithm, "learning_rate_decay_steps", None):
+        return DECAYS
+    # Weights tell actors how to explore; with Central inference servers have them, and actors none.
+    return CENTRAL if path in _LADDER and spec.actors.inference == "Central" else ""
 
 
 def with_live(spec: RLJobSpec, values: Mapping[str, Any]) -> RLJobSpec:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from rljob.algorithms.built_in import BUILT_IN
-from rljob.api.algorithm import BLOCKS
 from rljob.api.document import dump_document, parse_document
 from rljob.api.effective import effective
 from rljob.api.examples import examples, examples_for, manifest_file
@@ -21,17 +20,9 @@ from rljob.api.live import live_values, not_live
 from rljob.api.overrides import Override, apply_overrides, read_overrides, segments_of
 from rljob.api.presets import PRESETS
 from rljob.api.presets.merging import preset_of, value_at, with_preset
-from rljob.api.problems import ABSENT, Location, ManifestError, Problem, nearest, path_of, plain, without_places
+from rljob.api.problems import ABSENT, ManifestError, Problem, nearest, plain
 from rljob.api.rules import cross_field_problems
 from rljob.api.structure import misfits, structural_problems, without_nulls
-
-_SKELETON: dict[str, Any] = {
-    "apiVersion": API_VERSION,
-    "kind": KIND,
-    "metadata": {"name": "unnamed"},
-    "spec": {"environment": {"id": "unnamed"}},
-}
-
 
 _OF_SERVERS = frozenset(
     (
@@ -133,27 +124,18 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
 
     Returns the job in force: its preset and all defaults filled in (`rljob.api.effective`). Known fields that are null count as
     not given (`rljob.api.structure`); the status and the metadata that a stored object has are passed over. Rules between
-    fields are tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its
-    default, and rules that read it are passed over.
+    fields are asked where every field is right by itself.
     """
     written = given(document)
-    problems: list[Problem] = []
-    wrong: list[Location] = []
     try:
-        job: RLJob | None = RLJob.model_validate(with_preset(written), by_alias=True, by_name=False)
+        job = RLJob.model_validate(with_preset(written), by_alias=True, by_name=False)
     except ValidationError as error:
-        problems, wrong = structural_problems(error)
-        job = _repaired(written, wrong)
-    if job is not None and (found := misfits(job.spec.algorithm)):
-        problems += [problem for problem, _ in found]
-        wrong += [place for _, place in found]
-        job = _repaired(written, wrong)
-    if job is not None:
-        job = effective(job, written)
-        broken = cross_field_problems(job, wrong={path_of(place) for place in wrong})
-        problems += [_traced(each, written) for each in broken]
-    if problems or job is None:
-        raise ManifestError(problems, alone=bool(wrong))
+        raise ManifestError(structural_problems(error), alone=True) from None
+    if wrong := misfits(job.spec.algorithm):
+        raise ManifestError(wrong, alone=True)
+    job = effective(job, written)
+    if broken := cross_field_problems(job):
+        raise ManifestError(_traced(each, written) for each in broken)
     return _scheduled(job, written) if job.spec.schedule else job
 
 
@@ -217,28 +199,3 @@ def dump_manifest(job: RLJob, spec: Mapping[str, Any] | None = None) -> str:
     ``spec``: what stands there as its spec, in the place of this release's words."""
     document = json.loads(job.model_dump_json(by_alias=True, exclude_none=True))
     return dump_document(document if spec is None else {**document, "spec": dict(spec)})
-
-
-def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | None:
-    """The job with its preset's values in the place of the wrong ones, and with something for what is required; None if that
-    does not help."""
-    repaired = with_preset(without_places(document, set(wrong)))
-    if {("spec", "algorithm"), ("spec", "algorithm", "type")} & set(wrong) and "replay" in repaired["spec"]:
-        algorithm = repaired["spec"].setdefault("algorithm", {})  # which one was meant is seen from what is beside it
-        if "type" not in algorithm and not any(block in algorithm for block in BLOCKS.values()):
-            algorithm["type"] = next(name for name, each in BUILT_IN.items() if each.from_replay)
-    _fill(repaired, _SKELETON)
-    try:
-        return RLJob.model_validate(repaired, by_alias=True, by_name=False)
-    except ValidationError:
-        return None
-
-
-def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:
-    for key, value in skeleton.items():
-        if isinstance(value, dict):
-            if not isinstance(node.get(key), dict):
-                node[key] = {}
-            _fill(node[key], value)
-        else:
-            node.setdefault(key, value)

@@ -73,18 +73,6 @@ def path_of(location: Location) -> str:
     return text
 
 
-def without_places(node: Any, wrong: set[Location], here: Location = ()) -> Any:
-    """A copy of a document without what lies at ``wrong``; an entry of a list goes as a whole when anything in it is wrong."""
-    if isinstance(node, dict):
-        kept = {key: item for key, item in node.items() if (*here, key) not in wrong}
-        return {key: without_places(item, wrong, (*here, key)) for key, item in kept.items()}
-    if isinstance(node, list):
-        size = len(here) + 1
-        touched = {place[:size] for place in wrong if len(place) >= size}
-        return [without_places(item, wrong, (*here, i)) for i, item in enumerate(node) if (*here, i) not in touched]
-    return node
-
-
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the known name that ``name`` was most likely meant to be, or None if none is near; at a likeness of 1, only case,
     dashes and underscores may differ."""

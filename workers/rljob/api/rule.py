@@ -1,25 +1,19 @@
 """A rule between fields. Python checks each; the cluster's API server (CEL) those of fields that a manifest has all by hand.
 
 The two texts of a rule stand side by side, and a property test compares their verdicts, so that they cannot drift apart.
-Python's message shows the numbers; the cluster's says the same without them. What is said of lists alike is in `KEYED`.
+Python's message adds the numbers to the cluster's. What is said of lists alike is in `KEYED`.
 """
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from rljob.api.controller_memory import ControllerMemory
-from rljob.api.experiment_status import RLExperimentStatus
-from rljob.api.job import RLJobSpec
-from rljob.api.lifecycle import CheckpointSpec, FailurePolicy, FailureRule
 from rljob.api.problems import ABSENT
-from rljob.api.replay import ReplaySpec
-from rljob.api.roles import ActorsSpec, EvaluatorSpec, InferenceSpec, LearnerSpec
-from rljob.api.status import RLJobStatus
 from rljob.api.types import plain_number
 
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
@@ -35,30 +29,20 @@ preset."""
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """What Python says of a broken rule, where the value to show is not simply the field's own."""
-
-    message: str
-    value: Any
-
-
-Outcome = str | Broken | None
-"""What is allowed (with the numbers), or None where the rule holds."""
-Check = TypeVar("Check", bound=Callable[..., Outcome])
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule about every place of type ``at``."""
 
     name: str
     at: type[BaseModel]
-    """The type that it is about: ``self`` in CEL, the first argument of ``check``."""
+    """The type that it is about: ``self`` in CEL, the argument of ``holds`` and ``here``."""
     field: str
     """The field to change, below ``self``, in the manifest's words; empty for ``self`` as a whole."""
-    message: str
-    check: Callable[..., Outcome]
+    holds: Callable[[Any], bool]
     """Given what ``self`` is in CEL, of a job in force."""
+    message: str
+    """What is allowed; behind a semicolon, why."""
+    here: Callable[[Any], object] | None = None
+    """What that comes to in a job that breaks the rule."""
     cel: str = ""
     """True where all is well with what is written; it is asked only where all fields that it reads are written, save those that
     it asks for with ``has`` itself (`rljob.api.generate.schema`). Empty where Python alone tells."""
@@ -66,9 +50,12 @@ class Rule:
     """The algorithm whose jobs it is about; None for all."""
     parameters: tuple[str, ...] = ()
     """The parameters of the algorithm that it reads. It is about the algorithms that have all of them."""
-    also: tuple[str, ...] = ()
-    """Fields below ``self`` that ``check`` reads, where there is no CEL."""
     reason: Reason = "FieldValueInvalid"
+
+    def said_of(self, it: Any) -> str:
+        """The message, with what it comes to in ``it``."""
+        allowed, semicolon, why = self.message.partition(";")
+        return self.message if self.here is None else f"{allowed} ({self.here(it)}){semicolon}{why}"
 
     @property
     def asks_for(self) -> frozenset[str]:
@@ -77,30 +64,28 @@ class Rule:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The fields below ``self`` that it reads, save those that it asks for."""
+        """The fields below ``self`` that it reads in CEL, save those that it asks for."""
         found = re.finditer(r"\bself\.([.\w]+)(\()?", self.cel)
-        return (
-            frozenset(self.also)
-            | {each[1].rpartition(".")[0] if each[2] else each[1] for each in found} - self.asks_for
-        )
+        return frozenset(each[1].rpartition(".")[0] if each[2] else each[1] for each in found) - self.asks_for
 
 
-def holds(
-    name: str, at: type[BaseModel], field: str, test: Callable[[Any], bool], *, message: str, **rest: Any
+Limit = Callable[[Any], float]
+"""Of what `Rule.holds` is given, a number."""
+
+
+def at_most(
+    name: str, at: type[BaseModel], field: str, other: str, why: str, limit: Limit | None = None, **rest: Any
 ) -> Rule:
-    """A rule whose message needs no numbers: ``test`` of what `Rule.check` is given is true where it holds. ``rest``: what else a
-    `Rule` has."""
-    return Rule(name, at, field, message, lambda it: None if test(it) else message, **rest)
+    """The rule that ``field`` is at most ``other``: a field, both in the manifest's words below ``at``, or words for ``limit``.
+    ``rest``: what else a `Rule` has."""
+    return _compared(name, at, field, "at most", other, why, operator.le, limit, rest)
 
 
-def at_most(name: str, at: type[BaseModel], field: str, other: str, why: str, **rest: Any) -> Rule:
-    """The rule that ``field`` is at most the field ``other``, both in the manifest's words below ``at``."""
-    return _compared(name, at, field, "at most", other, why, lambda mine, its: mine <= its, rest)
-
-
-def at_least(name: str, at: type[BaseModel], field: str, other: str, why: str, **rest: Any) -> Rule:
-    """The rule that ``field`` is at least the field ``other``."""
-    return _compared(name, at, field, "at least", other, why, lambda mine, its: mine >= its, rest)
+def at_least(
+    name: str, at: type[BaseModel], field: str, other: str, why: str, limit: Limit | None = None, **rest: Any
+) -> Rule:
+    """The rule that ``field`` is at least ``other``."""
+    return _compared(name, at, field, "at least", other, why, operator.ge, limit, rest)
 
 
 def _compared(
@@ -111,78 +96,38 @@ def _compared(
     other: str,
     why: str,
     right: Callable[[Any, Any], bool],
+    limit: Limit | None,
     rest: Mapping[str, Any],
 ) -> Rule:
-    def check(it: Any) -> Outcome:
-        mine, its = value_at(it, field), value_at(it, other)
-        right_or_absent = mine is ABSENT or right(mine, its)
-        return None if right_or_absent else f"allowed: {words} {other} ({its:,}); {why}"
+    bound = limit or (lambda it: value_at(it, other))
 
-    return Rule(name, at, field, f"allowed: {words} {other}; {why}", check, **rest)
+    def holds(it: Any) -> bool:
+        return (mine := value_at(it, field)) is ABSENT or right(mine, bound(it))
+
+    def here(it: Any) -> str:
+        return f"{'here ' if limit else ''}{plain_number(bound(it)):,}"
+
+    return Rule(name, at, field, holds, f"allowed: {words} {other}; {why}", here, **rest)
 
 
 def value_at(node: Any, field: str) -> Any:
-    """What stands at ``field`` below ``node``: ABSENT for nothing and for whole sections."""
+    """What stands at ``field`` below ``node``: ABSENT for nothing, whole sections, lists and maps."""
     for part in filter(None, field.split(".")):
         name = next(n for n, f in type(node).model_fields.items() if (f.alias or n) == part)
         node = getattr(node, name)
         if node is None:
             return ABSENT
-    return ABSENT if isinstance(node, BaseModel | list) else plain_number(node)
+    return ABSENT if isinstance(node, BaseModel | list | dict) else plain_number(node)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A place below ``spec`` where an old and a new job differ, and the new value there; ABSENT for nothing and for sections."""
-
-    path: str
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class TransitionRule:
-    """One rule about a change of a job's spec: ``oldSelf`` and ``self`` in CEL, ``broken(old, new)`` in Python."""
-
-    field: str
-    cel: str
-    """True where what is written there is as it was."""
-    message: str
-    broken: Callable[..., list[Difference]]
-    """What of a change is not allowed; empty where all of it is."""
-    while_suspended: bool
-    """Whether the field may change while the job is suspended; else never."""
-
-
-def rule(
-    at: type[BaseModel],
-    field: str,
-    *,
-    message: str,
-    cel: str = "",
-    algorithm: str | None = None,
-    parameters: tuple[str, ...] = (),
-    also: tuple[str, ...] = (),
-    reason: Reason = "FieldValueInvalid",
-) -> Callable[[Check], Rule]:
-    """Make a `Rule` of the function below it, which gives it its name."""
-
-    def made(check: Check) -> Rule:
-        return Rule(check.__name__, at, field, message, check, cel, algorithm, parameters, also, reason)
-
-    return made
-
-
-_ROLES = (LearnerSpec, ReplaySpec, ActorsSpec, InferenceSpec, EvaluatorSpec)
-
-KEYED: dict[tuple[type[BaseModel], str], str] = {
-    (RLJobSpec, "image_pull_secrets"): "name",
-    (RLJobSpec, "preset_without"): "",
-    (CheckpointSpec, "include"): "",
-    (FailurePolicy, "rules"): "name",
-    (FailureRule, "roles"): "",
-    (RLJobStatus, "conditions"): "type",
-    (RLExperimentStatus, "conditions"): "type",
-    (ControllerMemory, "members"): "name",
-    **{(role, "env"): "name" for role in _ROLES},
+KEYED: Mapping[str, str] = {
+    "image_pull_secrets": "name",
+    "preset_without": "",
+    "include": "",
+    "rules": "name",
+    "roles": "",
+    "conditions": "type",
+    "members": "name",
+    "env": "name",
 }
-"""(model, Python field) -> the entries' key; empty for a set."""
+"""Python name of a list whose order says nothing -> the entries' key; empty for a set. No other list of a type has the name."""

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from rljob.api.problems import Location, path_of, without_places
+from rljob.api.problems import Location, path_of
 
 _LARGEST = 1 << 63
 LARGEST_MASS = 1e100
@@ -133,7 +133,7 @@ class Document:
             return cls.from_document(document)
         except ValueError:
             wrong = _wrong(cls, document)
-            less = without_places(document, wrong)
+            less = _without(document, wrong)
             if () in wrong or less == document:
                 raise
         return cls.lenient(less)
@@ -148,3 +148,15 @@ def _wrong(kind: type[Document], document: object) -> set[Location]:
             each["loc"][:-1] if each["type"] == "missing" else each["loc"] for each in error.errors(include_url=False)
         }
     return set()
+
+
+def _without(node: Any, wrong: set[Location], here: Location = ()) -> Any:
+    """A copy of a document without what lies at ``wrong``; an entry of a list goes as a whole when anything in it is wrong."""
+    if isinstance(node, dict):
+        kept = {key: item for key, item in node.items() if (*here, key) not in wrong}
+        return {key: _without(item, wrong, (*here, key)) for key, item in kept.items()}
+    if isinstance(node, list):
+        size = len(here) + 1
+        touched = {place[:size] for place in wrong if len(place) >= size}
+        return [_without(item, wrong, (*here, i)) for i, item in enumerate(node) if (*here, i) not in touched]
+    return node

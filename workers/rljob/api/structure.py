@@ -1,8 +1,10 @@
 """From pydantic's errors to problems in the words of the manifest: paths by name, the nearest known field, what is
 allowed; and whether the parameters in ``spec.algorithm`` are those of its algorithm, which takes less than all together do."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
@@ -10,13 +12,99 @@ from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.algorithm import CUSTOM, SHARED, AlgorithmSpec
 from rljob.api.document import in_one_line
 from rljob.api.fields import OfParameters, TypedPlace, first_sentence, in_words, literal_values, mark_in, typed_place
-from rljob.api.job import API_VERSION, KIND, RLJob
-from rljob.api.names_elsewhere import CALLED_HERE, MOVED, moved_to
+from rljob.api.job import RLJob
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, Location, Problem, folded, nearest, path_of, unknown_name
 from rljob.api.rules.algorithm import an_environment_or_a_preset
 from rljob.api.types import ALLOWED
 from rljob.loading import PLUGIN_FAILURES, PluginProblem
+
+CALLED_HERE: Final[Mapping[str, str]] = {
+    name: path
+    for path, names in {
+        "environment.id": "env env_id env_name environment_id environment.name",
+        "environment.kwargs": "env_kwargs env_config",
+        "environment.frameStack": "env_framestack num_stack",
+        "environment.atari.frameSkip": "env_frameskip frame_skip",
+        "actors.replicas": "workers num_workers num_env_runners num_actors",
+        "actors.envsPerActor": "n_envs num_envs num_envs_per_worker num_envs_per_env_runner actors.environments actors.envs",
+        "learner.accelerator.count": "gpu gpus device num_gpus num_gpus_per_learner",
+        "replay.capacity": "buffer_size replay_buffer_size",
+        "replay.rateLimiter.minSize": "learning_starts",
+        "replay.rateLimiter.samplesPerInsert": "train_freq gradient_steps training_intensity",
+        "evaluator.episodes": "n_eval_episodes evaluation_duration",
+        "evaluator.intervalSeconds": "eval_freq evaluation_interval",
+        "successPolicy.rawFrames": "total_timesteps timesteps train_for_env_steps max_steps num_frames max_frames "
+        "total_frames",
+        "successPolicy": "stop stop_criteria termination",
+        "successPolicy.targetReturn.value": "reward_threshold stop_reward",
+        "activeDeadlineSeconds": "timeout timeout_seconds max_seconds",
+        "seed": "seed random_seed",
+        "algorithm": "model policy trainer training",
+        "algorithm.type": "algo algorithm.name",
+        "algorithm.learningRate": "lr policy_lr",
+        "algorithm.gradientClipNorm": "max_grad_norm grad_clip",
+        "algorithm.hiddenUnits": "net_arch fcnet_hiddens",
+        "algorithm.unrollLength": "n_steps num_steps rollout rollout_length rollout_fragment_length",
+        "algorithm.epochs": "n_epochs num_epochs update_epochs num_sgd_iter",
+        "algorithm.minibatches": "num_minibatches num_batches_per_epoch",
+        "algorithm.entropyCost": "ent_coef entropy_coeff exploration_loss_coeff",
+        "algorithm.valueCost": "vf_coef vf_loss_coeff value_loss_coeff",
+        "algorithm.normalizeObservations": "normalize_input norm_obs",
+        "algorithm.normalizeReturns": "norm_reward",
+        "algorithm.recurrent": "use_lstm use_rnn",
+        "algorithm.targetUpdateTau": "tau",
+        "algorithm.ppo.clipRange": "clip_coef clip_param ppo_clip_ratio",
+        "algorithm.ppo.normalizeAdvantages": "norm_adv",
+        "algorithm.sac.criticLearningRate": "q_lr",
+        "algorithm.sac.initialTemperature": "alpha",
+    }.items()
+    for name in names.split()
+}
+"""A name elsewhere, or a section and a name -> the path below `spec`."""
+
+MOVED: Final[Mapping[str, str]] = {
+    "*.volumes": "*.podTemplate.spec.volumes",
+    "*.volumeMounts": "*.podTemplate.spec.containers: [{name: worker, volumeMounts: [...]}]",
+    "*.serviceAccountName": "*.podTemplate.spec.serviceAccountName",
+    "*.affinity": "*.podTemplate.spec.affinity",
+    "*.priorityClassName": "*.podTemplate.spec.priorityClassName",
+    "*.runtimeClassName": "*.podTemplate.spec.runtimeClassName",
+    "*.topologySpread": "*.podTemplate.spec.topologySpreadConstraints",
+    "algorithm.*.seed": "seed",
+    **{f"algorithm.*.{name}": f"algorithm.{name}" for name in SHARED},
+    "replay.sampling": "nothing: the learner mirrors the store",
+    "autoscaling.trimTimeConstantSeconds": "nothing: it is always 300",
+    "autoscaling.tolerancePercent": "nothing: it is always 5",
+    "autoscaling.behavior": "nothing: a decision adds as many again or 4, or takes away a fifth, 180 s after more was wanted",
+    "autoscaling.missingMetrics": "nothing: figures older than 45 s count as missing, and the number is held",
+    "autoscaling.samplePeriodSeconds": "nothing: it is always 15",
+    "autoscaling.rateWindowSeconds": "nothing: it is always 60",
+    "autoscaling.guards.minMarginalGainPercent": "nothing: it is always 10",
+    "environment.maxFailuresPer10000Steps": "nothing: it is always 10",
+    "actors.onEviction": "nothing: an actor that was taken away is replaced",
+    "actors.drainSeconds": "nothing: it is always 25; a podTemplate may give a pod another terminationGracePeriodSeconds",
+    "actors.startupWave": "nothing: it is always 32",
+    "inference.maxWaitMilliseconds": "nothing: it is always 2",
+    "inference.timeoutSeconds": "nothing: it is always 30",
+    "checkpoint.onSuspend": "nothing: a suspension asks for a checkpoint, and again a minute after one that failed",
+    "checkpoint.suspendTimeoutSeconds": "nothing: it is always 600",
+    "failurePolicy.resetAfterSeconds": "nothing: it is always 3600",
+    "failurePolicy.maxActorCrashLoopPercent": "nothing: it is always 50",
+    "podCleanup": "nothing: all pods go after success; after a failure pods that ended by themselves stay for their logs",
+    "monitoring.podMonitor": "nothing: the label rljob.dev/scrape: 'false' in podTemplate keeps a role's pods from being scraped",
+}
+"""A path below ``spec``, or a pattern of paths (``*`` is a role's section) -> the path to write instead, or "nothing" and the
+reason."""
+
+
+def moved_to(path: str) -> str:
+    """What to write instead of the field at ``path`` below ``spec``, or why nothing; empty where there was never such a field."""
+    instead = next((instead for pattern, instead in MOVED.items() if fnmatchcase(path, pattern)), "")
+    if instead.startswith("nothing: "):
+        return instead.removeprefix("nothing: ")
+    return instead and f"write spec.{instead.replace('*', path.partition('.')[0])} instead"
+
 
 _OF_A_PRESET: frozenset[Location] = frozenset(
     (
@@ -52,75 +140,69 @@ _WORDS = {
 """What to say by pydantic's kind of error, with what that says of the value."""
 
 
-def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) -> tuple[list[Problem], list[Location]]:
-    """Pydantic's errors of a document that is a ``model`` as problems, and where in it the wrong values lie."""
+def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) -> list[Problem]:
+    """Pydantic's errors of a document that is a ``model`` as problems."""
     problems: list[Problem] = []
-    places: list[Location] = []
     items = error.errors(include_url=False)
     said = any(item["loc"] == ("spec", "preset") for item in items)  # a preset that is none is what has to be mended
     for item in items:
         location = tuple(part for part in item["loc"] if part != "[key]")
-        if item["type"] == "default_factory_not_called":  # it follows from another field, whose value is wrong
-            continue
-        places.append(location)
-        if item["type"] == "missing" and location in _OF_A_PRESET:
-            if not said:
-                problems.append(Problem("spec", ABSENT, an_environment_or_a_preset.message))
-                said = True
-            continue
         kind, context, value = item["type"], item.get("ctx", {}), item["input"]
-        if kind == "missing":
-            value, message = ABSENT, f"required: {_purpose(model, location)}"
-        elif kind == "extra_forbidden":
-            place = typed_place(model, location[:-1])
-            instead = moved_to(path_of(location).removeprefix("spec."))
-            message = f"removed; {instead}" if instead else _unknown_field(str(location[-1]), place)
-        elif kind == "literal_error":
-            expected = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-            near = nearest(value, expected) if isinstance(value, str) and len(expected) > 1 else None
-            message = f"allowed: {', '.join(expected)}" + (f"; did you mean {near!r}?" if near else "")
-        elif kind in ("model_type", "dict_type", "model_attributes_type"):
-            message = f"allowed: a mapping of fields{_such_as(typed_place(model, location), value)}"
-        else:
-            known = {name: "more" if given is None else given for name, given in context.items()}
-            message = _WORDS.get(kind, "allowed: something else ({msg})").format(msg=item["msg"], **known)
+        match kind:
+            case "default_factory_not_called":  # it follows from another field, whose value is wrong
+                continue
+            case "missing" if location in _OF_A_PRESET:
+                if not said:
+                    problems.append(Problem("spec", ABSENT, an_environment_or_a_preset.message))
+                    said = True
+                continue
+            case "missing":
+                value, message = ABSENT, f"required: {_purpose(model, location)}"
+            case "extra_forbidden":
+                instead = moved_to(path_of(location).removeprefix("spec."))
+                place = typed_place(model, location[:-1])
+                message = f"removed; {instead}" if instead else _unknown_field(str(location[-1]), place)
+            case "literal_error":
+                expected = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+                near = nearest(value, expected) if isinstance(value, str) and len(expected) > 1 else None
+                message = f"allowed: {', '.join(expected)}" + (f"; did you mean {near!r}?" if near else "")
+            case "model_type" | "dict_type" | "model_attributes_type":
+                message = f"allowed: a mapping of fields{_such_as(typed_place(model, location), value)}"
+            case _:
+                known = {name: "more" if given is None else given for name, given in context.items()}
+                message = _WORDS.get(kind, "allowed: something else ({msg})").format(msg=item["msg"], **known)
         hint = _CALLED_HERE.get((location, value if isinstance(value, str) else ""), "")
         problems.append(Problem(path_of(location), value, message + hint))
-    return problems, places
+    return problems
 
 
 def _unknown_field(name: str, place: TypedPlace | None) -> str:
     """That a section has no such field, and which one was likely meant: one of that name in a section below it comes first."""
     if place is None:
         return unknown_name(name, (), "field")
+    if ":" in name:
+        return "unknown field; a space belongs behind the colon that ends a field's name"
+    known = place.field_names
+    # What other libraries call a field.
+    elsewhere = _BY_SPELLING.get(folded(f"{place.name}.{name}")) or _BY_SPELLING.get(folded(name), "")
+    if elsewhere and folded(name) not in map(folded, known):
+        field = elsewhere.rpartition(".")[2]
+        return f"unknown field; that is {field if field in known else f'spec.{elsewhere}'!r} here"
     below = (
         f"{section}.{field}"
         for section, found in place.fields_below()
         for field in found.field_names
         if folded(field) == folded(name)
     )
-    if (called := _called_here(name, place)) is not None:
-        return called
-    if ":" in name:
-        return "unknown field; a space belongs behind the colon that ends a field's name"
-    same = None if nearest(name, place.field_names, likeness=1.0) else next(below, None)
-    if same is not None:
-        return f"unknown field; did you mean {same!r}?"
-    if place.owner is AlgorithmSpec and nearest(name, place.field_names) is None and (shared := nearest(name, SHARED)):
-        return f"unknown field; did you mean 'spec.algorithm.{shared}'?"
-    return unknown_name(name, place.field_names, "field")
-
-
-def _called_here(name: str, section: TypedPlace) -> str | None:
-    """What a field with another library's ``name`` is called here."""
-    known = section.field_names
-    path = _BY_SPELLING.get(folded(f"{section.name}.{name}")) or _BY_SPELLING.get(folded(name), "")
-    field = path.rpartition(".")[2]
-    if not path or folded(name) in map(folded, known):
-        return None
-    if field in known:
-        return f"unknown field; that is {field!r} here"
-    return f"unknown field; that is 'spec.{path}' here"
+    same = None if nearest(name, known, likeness=1.0) else next(below, None)
+    if (
+        same is None
+        and place.owner is AlgorithmSpec
+        and nearest(name, known) is None
+        and (near := nearest(name, SHARED))
+    ):
+        same = f"spec.algorithm.{near}"
+    return f"unknown field; did you mean {same!r}?" if same else unknown_name(name, known, "field")
 
 
 def _such_as(place: TypedPlace | None, value: Any) -> str:
@@ -144,10 +226,6 @@ def _such_as(place: TypedPlace | None, value: Any) -> str:
 
 def _purpose(model: type[BaseModel], location: Location) -> str:
     """What is missing at ``location``, and what is allowed there."""
-    if location == ("apiVersion",):
-        return API_VERSION
-    if location == ("kind",):
-        return KIND
     place = typed_place(model, location)
     if place is None or place.field is None:
         return "a value"
@@ -178,46 +256,36 @@ def _without(value: Any, place: TypedPlace | None) -> Any:
     return value
 
 
-_HERE: Location = ("spec", "algorithm")
-
-
-def misfits(algorithm: AlgorithmSpec) -> list[tuple[Problem, Location]]:
-    """What is wrong with the parameters, each with its place in the document. Of a Custom algorithm only where it is loaded can
-    more be told than that what it shares with others does not stand with its own."""
-    return list(_of_custom(algorithm) if algorithm.type == CUSTOM else _of_built_in(algorithm))
-
-
-def _of_built_in(algorithm: AlgorithmSpec) -> Iterator[tuple[Problem, Location]]:
+def misfits(algorithm: AlgorithmSpec) -> list[Problem]:
+    """What is wrong with the parameters. Of a Custom algorithm only where it is loaded can more be told than that what it shares
+    with others does not stand with its own."""
+    if algorithm.type == CUSTOM:
+        own = algorithm.custom.parameters if algorithm.custom is not None else {}
+        moved = {name: instead for name in own if (instead := MOVED.get(f"algorithm.*.{name}"))}
+        place = "spec.algorithm.custom.parameters"
+        return [
+            Problem(f"{place}.{name}", own[name], f"not allowed here; write spec.{instead} instead")
+            for name, instead in moved.items()
+        ]
     kind = BUILT_IN[algorithm.type].parameters
-    for alias, value in algorithm.shared.items():
-        if SHARED[alias] not in kind.model_fields:
-            yield problem_at(alias, value, without(algorithm.type, alias))
+    foreign = {alias: value for alias, value in algorithm.shared.items() if SHARED[alias] not in kind.model_fields}
+    found = [not_with(algorithm.type, alias, value) for alias, value in foreign.items()]
     try:
         _ = algorithm.parameters
     except ValidationError as error:
-        for problem, place in zip(*structural_problems(error, kind), strict=True):
-            yield problem_at(str(place[0]), problem.value, f"{problem.message}, with algorithm {algorithm.type}")
+        found += [
+            Problem(f"spec.algorithm.{each.path}", each.value, f"{each.message}, with algorithm {algorithm.type}")
+            for each in structural_problems(error, kind)
+        ]
+    return found
 
 
-def _of_custom(algorithm: AlgorithmSpec) -> Iterator[tuple[Problem, Location]]:
-    own = algorithm.custom.parameters if algorithm.custom is not None else {}
-    for name, value in own.items():
-        if instead := MOVED.get(f"algorithm.*.{name}"):
-            place = (*_HERE, "custom", "parameters", name)
-            yield Problem(path_of(place), value, f"not allowed here; write spec.{instead} instead"), place
-
-
-def problem_at(alias: str, value: Any, message: str) -> tuple[Problem, Location]:
-    """A problem with a parameter that stands in ``spec.algorithm`` itself."""
-    return Problem(f"spec.algorithm.{alias}", value, message), (*_HERE, alias)
-
-
-def without(algorithm: str, alias: str) -> str:
-    """That an algorithm has no such parameter, and which built-in ones do."""
+def not_with(algorithm: str, alias: str, value: Any) -> Problem:
+    """That an algorithm has no such parameter in ``spec.algorithm``, and which built-in ones do."""
     mark = mark_in(AlgorithmSpec.model_fields[SHARED[alias]], OfParameters)
     assert mark is not None, "what is shared is made of parameter sets"
-    having = [*mark.sets]
-    return f"not allowed: {algorithm} has no such parameter; {in_words(having)} {'has' if len(having) == 1 else 'have'}"
+    having = f"{in_words([*mark.sets])} {'has' if len(mark.sets) == 1 else 'have'}"
+    return Problem(f"spec.algorithm.{alias}", value, f"not allowed: {algorithm} has no such parameter; {having}")
 
 
 def check_defaults(whose: str, kind: type[ParameterSet]) -> None:
@@ -226,10 +294,9 @@ def check_defaults(whose: str, kind: type[ParameterSet]) -> None:
     try:
         kind.model_validate({}, by_alias=True, by_name=False)
     except ValidationError as error:
-        problems, places = structural_problems(error, kind)
         names = {field.alias or name: name for name, field in kind.model_fields.items()}
-        for problem, place in zip(problems, places, strict=True):
-            name = names.get(str(place[0]) if place else "")
+        for problem in structural_problems(error, kind):
+            name = names.get(re.split(r"[.\[]", problem.path)[0])
             if name is not None and not kind.model_fields[name].is_required():
                 raise PluginProblem(
                     f"{whose}: the default of {name} in {kind.__name__} is {problem.value!r}; {problem.message}"

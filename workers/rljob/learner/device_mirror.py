@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.batches import TransitionBatch, as_batch
-from rljob.api.memory_estimate import two_digits
+from rljob.api.local import two_digits
 from rljob.errors import first_line
 from rljob.experience import ColumnRole, SegmentLayout
 from rljob.experience.ring import SegmentRing, part_of, transition_arrays

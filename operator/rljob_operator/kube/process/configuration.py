@@ -151,7 +151,7 @@ def checked(document: Mapping[str, Any], source: str) -> OperatorConfiguration:
             raise ManifestError([Problem(source, ABSENT, words)])
         return found
     except ValidationError as error:
-        problems, _ = structural_problems(error, OperatorConfiguration)
+        problems = structural_problems(error, OperatorConfiguration)
         raise ManifestError(Problem(f"{source}: {each.path}", each.value, each.message) for each in problems) from None
 
 

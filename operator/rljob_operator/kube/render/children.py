@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rljob.api import dump_manifest
-from rljob.api.memory_estimate import log_gib
+from rljob.api.local import log_gib
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names

@@ -123,7 +123,6 @@ _OF_ONE_ROLE: Final = {
 _PLACES: Final = tuple(
     place for place in places(RLJobSpec, whole_sections=False) if not place.mutability.when.at_any_time
 )
-_KEYED: Final = {field for _, field in KEYED}
 
 
 def revision(manifest: Mapping[str, Any], role: Role) -> str:
@@ -167,6 +166,6 @@ def _at(spec: Any, place: MarkedField) -> Any:
 
 def _value(place: MarkedField, value: Any) -> Any:
     """The value; of entries that are told apart by name the order is left out, since a server may change it."""
-    if place.steps[-1].name not in _KEYED or not isinstance(value, list):
+    if place.steps[-1].name not in KEYED or not isinstance(value, list):
         return value
     return sorted(value, key=lambda entry: json.dumps(entry, sort_keys=True))

@@ -109,13 +109,16 @@ def test_members_of_a_step_play_the_same_games_and_their_checkpoints_are_kept_in
         ({"size": 1}, "spec.population.size: got 1; allowed: an integer from 2"),
         (
             {"parameters": {"algorithm.gamma": {"values": [0.9]}}},
-            "a field that a running learner follows: algorithm.learningRate",
+            "allowed: live fields, which a running learner takes; with PPO algorithm.learningRate",
         ),
         ({"parameters": {RATE: {"uniform": {"min": 2, "max": 1}}}}, f"parameters[{RATE}].uniform.max: got 1"),
-        ({"readyRawFrames": 9000}, "spec.population.readyRawFrames: got 9000; allowed: less than the 9,000"),
+        (
+            {"readyRawFrames": 9000},
+            "spec.population.readyRawFrames: got 9000; allowed: at most one less than budget.rawFrames",
+        ),
         (
             {"readyRawFrames": 10},
-            "spec.population.readyRawFrames: got 10; allowed: more; a member is judged at most 100 times",
+            "spec.population.readyRawFrames: got 10; allowed: at least the raw frames after burnInRawFrames / 100",
         ),
     ],
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rljob.algorithms.impala.parameters import ImpalaParameters, in_flight
+from rljob.algorithms.impala.parameters import ImpalaParameters, updates_in_flight
 from rljob.algorithms.preset_jobs import CARTPOLE, PONG_BY_UNROLLS, TWO_THREADS, cpu_request, pong
 from rljob.api.declaration import BuiltIn, Computed, Preset
 from rljob.api.networks import OF_UNROLLS
@@ -128,7 +128,7 @@ _LEAST_LAG_LIMIT_UPDATES = 50
 
 
 def _lag_limit(spec: Any) -> int:
-    needed = in_flight(spec.algorithm.parameters, _ACTORS_OF_THE_LAG_LIMIT, spec.actors.envs_per_actor).updates
+    needed = updates_in_flight(spec.algorithm.parameters, _ACTORS_OF_THE_LAG_LIMIT, spec.actors.envs_per_actor)
     return min(max(_LEAST_LAG_LIMIT_UPDATES, needed), MOST_LAG_UPDATES)
 
 

@@ -2,9 +2,9 @@
 
 from rljob.api.job import RLJobSpec
 from rljob.api.parameters import ParameterSet
-from rljob.api.rule import Outcome, holds, rule
+from rljob.api.rule import Rule, at_least
 
-_DIFFER = holds(
+_DIFFER = Rule(
     "advantages_that_differ",
     ParameterSet,
     "minibatches",
@@ -13,26 +13,13 @@ _DIFFER = holds(
     message="allowed: few enough that a minibatch has two steps or more; the normalised advantage of one step is 0. Use fewer, "
     "or normalizeAdvantages: false",
 )
-_NOTHING_TO_PLAY = (
-    "allowed: at least actors.replicas * actors.envsPerActor, or at least envsPerActor with autoscaling; an iteration is "
-    "complete with batchSize unrolls, and the other environments would be played for nothing"
-)
-
-
-@rule(
+_PLAYED = at_least(
+    "an_unroll_of_each_environment",
     RLJobSpec,
     "algorithm.batchSize",
+    "actors.replicas * actors.envsPerActor, or at least envsPerActor with autoscaling",
+    "an iteration is complete with batchSize unrolls, and the other environments would be played for nothing",
+    lambda spec: spec.actors.envs_per_actor * (spec.actors.replicas if spec.autoscaling.mode == "Disabled" else 1),
     algorithm="PPO",
     parameters=("batchSize",),
-    also=("actors.envsPerActor", "actors.replicas", "autoscaling.mode"),
-    message=_NOTHING_TO_PLAY,
 )
-def an_unroll_of_each_environment(spec: RLJobSpec) -> Outcome:
-    batch, each = spec.algorithm.parameters.batch_size, spec.actors.envs_per_actor
-    actors = spec.actors.replicas if spec.autoscaling.mode == "Disabled" else 1
-    if batch >= each * actors:
-        return None
-    return (
-        f"allowed: at least {each * actors} (actors {actors} * envsPerActor {each}); an iteration is complete with batchSize "
-        "unrolls, and the other environments would be played for nothing"
-    )

@@ -1,9 +1,9 @@
 """Rules of jobs that SAC learns."""
 
 from rljob.api.job import RLJobSpec
-from rljob.api.rule import holds
+from rljob.api.rule import Rule
 
-_BOUNDED = holds(
+_BOUNDED = Rule(
     "actions_between_their_bounds",
     RLJobSpec,
     "environment.actions",

@@ -20,9 +20,9 @@ from rljob.api.effective import default_words
 from rljob.api.fields import description_of, marker_of
 from rljob.api.job import RLJobSpec
 from rljob.api.presets import is_set
-from rljob.api.rule import KEYED, STORED, Rule, TransitionRule
+from rljob.api.rule import KEYED, STORED, Rule
 from rljob.api.rules import RULES
-from rljob.api.rules.transitions import TRANSITIONS
+from rljob.api.rules.transitions import TRANSITIONS, TransitionRule
 from rljob.api.types import MAX_INTEGER, Integer, Real
 
 Validation = dict[str, str]
@@ -52,7 +52,7 @@ def rule_validations(rule: Rule) -> Validation:
 def transition_validations(rules: Iterable[TransitionRule]) -> Iterator[Validation]:
     """The validations that compare the stored spec with the new one, one for all fields of a section that say the same."""
     groups: dict[tuple[str, str], list[TransitionRule]] = {}
-    for rule in filter(lambda each: each.cel, rules):
+    for rule in rules:
         groups.setdefault((rule.field.partition(".")[0], rule.message), []).append(rule)
     for (section, message), of_it in groups.items():
         same = " && ".join(rule.cel for rule in of_it)
@@ -117,7 +117,7 @@ def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
         alias = field.alias or name
         here = f"{path}.{alias}"
         schema = _structural(generated[alias], here)
-        key = KEYED.get((model, name))
+        key = KEYED.get(name)
         if key is not None:
             schema["x-kubernetes-list-type"] = "map" if key else "set"
             if key:

@@ -3,7 +3,7 @@ decides; a part of every batch for each process of the learner, and experience o
 
 from rljob.api.job import RLJobSpec
 from rljob.api.roles import AutoscalingSpec
-from rljob.api.rule import Outcome, at_most, holds, rule
+from rljob.api.rule import Rule, at_least, at_most
 
 
 def _parts_are_equal(spec: RLJobSpec) -> bool:
@@ -17,7 +17,6 @@ def _fewest_actors(spec: RLJobSpec) -> int:
     return spec.actors.replicas if spec.autoscaling.mode == "Disabled" else spec.autoscaling.min_replicas
 
 
-_ACTORS = ("actors.replicas", "actors.envsPerActor", "autoscaling.mode", "autoscaling.minReplicas")
 _RULES = (
     at_most(
         "min_below_max",
@@ -27,7 +26,7 @@ _RULES = (
         "the autoscaler asks for no fewer than the one and no more than the other",
         cel="self.minReplicas <= self.maxReplicas",
     ),
-    holds(
+    Rule(
         "at_least_one_actor",
         RLJobSpec,
         "actors.replicas",
@@ -36,7 +35,7 @@ _RULES = (
         "self.actors.replicas >= 1",
         message="allowed: at least 1 without autoscaling; no actor would play, and training would never start",
     ),
-    holds(
+    Rule(
         "an_equilibrium",
         RLJobSpec,
         "autoscaling.mode",
@@ -46,11 +45,10 @@ _RULES = (
             or spec.replay.rate_limiter.samples_per_insert > 0
         ),
         parameters=("chunkLength",),
-        also=("replay.rateLimiter.samplesPerInsert",),
         message="allowed: External or Disabled while replay.rateLimiter.samplesPerInsert is 0; a learner that draws without "
         "limit never lacks data, so no number of actors is right. Set samplesPerInsert",
     ),
-    holds(
+    Rule(
         "servers_that_are_asked",
         RLJobSpec,
         "inference.replicas",
@@ -58,7 +56,7 @@ _RULES = (
         cel="has(self.actors.inference) && self.actors.inference == 'Central' || self.inference.replicas == 0",
         message="allowed: 0 with actors.inference: Local; no actor would use these servers. Set actors.inference: Central",
     ),
-    holds(
+    Rule(
         "an_equal_part_for_each",
         RLJobSpec,
         "learner.processes",
@@ -66,25 +64,23 @@ _RULES = (
         parameters=("batchSize",),
         message="allowed: a divisor of batchSize whose quotient minibatches divides; every process learns from an equal part",
     ),
-    holds(
+    Rule(
         "a_shard_for_each",
         RLJobSpec,
         "learner.processes",
         lambda spec: spec.replay is None or spec.learner.processes <= spec.replay.shards,
         parameters=("chunkLength",),
-        also=("replay.shards",),
         message="allowed: at most replay.shards; each process draws from shards of its own",
     ),
-    holds(
+    Rule(
         "an_actor_for_each",
         RLJobSpec,
         "learner.processes",
         lambda spec: spec.learner.processes in (1, *range(_fewest_actors(spec) + 1)),
         parameters=("unrollLength", "batchSize"),
-        also=_ACTORS,
         message="allowed: at most actors.replicas, with autoscaling minReplicas; each process learns from unrolls of its own",
     ),
-    holds(
+    Rule(
         "an_unroll_of_each_environment_of_a_process",
         RLJobSpec,
         "learner.processes",
@@ -95,42 +91,31 @@ _RULES = (
         ),
         algorithm="PPO",
         parameters=("unrollLength", "batchSize"),
-        also=_ACTORS,
         message="allowed: few enough that a process's part of batchSize has an unroll of each environment of its actors, which "
         "the processes share",
     ),
-    holds(
+    Rule(
         "centred_by_one",
         RLJobSpec,
         "environment.centreInput",
         lambda spec: spec.learner.processes == 1 or not spec.environment.centre_input,
         parameters=("batchSize",),
-        also=("learner.processes",),
         message="allowed: false with learner.processes above 1; each process would subtract another mean",
     ),
-    holds(
+    Rule(
         "back_together",
         RLJobSpec,
         "earlyStopping.onNonFiniteLoss",
         lambda spec: spec.learner.processes == 1 or spec.early_stopping.on_non_finite_loss != "RestoreAndContinue",
         parameters=("batchSize",),
-        also=("learner.processes",),
         message="allowed: Fail or Ignore with learner.processes above 1; its processes go back to a checkpoint by starting again",
     ),
+    at_least(
+        "room_for_one_actor",
+        RLJobSpec,
+        "inference.maxBatchSize",
+        "actors.envsPerActor with actors.inference: Central",
+        "the batch has no room for the observations of one actor",
+        lambda spec: spec.actors.envs_per_actor if spec.actors.inference == "Central" else 0,
+    ),
 )
-
-
-@rule(
-    RLJobSpec,
-    "inference.maxBatchSize",
-    also=("actors.inference", "actors.envsPerActor"),
-    message="allowed: at least actors.envsPerActor with actors.inference: Central; the batch has no room for the observations "
-    "of one actor",
-)
-def room_for_one_actor(spec: RLJobSpec) -> Outcome:
-    if spec.actors.inference != "Central" or spec.inference.max_batch_size >= spec.actors.envs_per_actor:
-        return None
-    return (
-        f"allowed: at least actors.envsPerActor ({spec.actors.envs_per_actor}) with actors.inference: Central; the batch has "
-        "no room for the observations of one actor"
-    )

@@ -10,8 +10,7 @@ from rljob.api.environment import EnvironmentSource
 from rljob.api.job import RLJobSpec
 from rljob.api.parameters import ParameterSet
 from rljob.api.presets import PRESETS
-from rljob.api.problems import ABSENT
-from rljob.api.rule import Broken, Outcome, at_least, at_most, holds, rule
+from rljob.api.rule import Rule, at_least, at_most
 
 
 def _presets_of(algorithm: str) -> str:
@@ -36,11 +35,19 @@ _ALONE = ", ".join(
 _ANOTHER = "allowed: only the block of the algorithm's own type, " + ", ".join(
     f"{block} for {type}" for type, block in BLOCKS.items()
 )
-_PRESETS_TYPE = "allowed: the type of the preset's algorithm, or nothing, which means the same"
 _WITHOUT_ENVIRONMENT = [name for name, preset in PRESETS.items() if not preset.environment_id]
 
 
-an_environment_or_a_preset = holds(
+def _fits_the_preset(spec: RLJobSpec) -> bool:
+    return spec.preset is None or spec.algorithm.type == PRESETS[spec.preset].algorithm_type
+
+
+def _blocks_of_others(spec: RLJobSpec) -> list[str]:
+    own = BLOCKS[spec.algorithm.type]
+    return [name for name in BLOCKS.values() if getattr(spec.algorithm, name) is not None and name != own]
+
+
+an_environment_or_a_preset = Rule(
     "an_environment_or_a_preset",
     RLJobSpec,
     "",
@@ -50,75 +57,37 @@ an_environment_or_a_preset = holds(
     f"has(self.preset) && !(self.preset in {_WITHOUT_ENVIRONMENT})",
     message=f"required: environment.id, or a preset that names one ({', '.join(_WITHOUT_ENVIRONMENT)} do not)",
 )
-a_factory_of_its_own = holds(
-    "a_factory_of_its_own",
-    RLJobSpec,
-    "algorithm.custom",
-    # Beside a preset, Custom is the wrong type anyhow.
-    lambda spec: spec.algorithm.type != "Custom" or spec.preset is not None or spec.algorithm.custom is not None,
-    reason="FieldValueRequired",
-    cel="has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom' || "
-    "has(self.algorithm.custom)",
-    message="required with type Custom: the algorithm's factory",
-)
-
-
-@rule(
-    RLJobSpec,
-    "algorithm.type",
-    cel=_FITS,
-    message=_PRESETS_TYPE,
-)
-def type_of_the_preset(spec: RLJobSpec) -> Outcome:
-    if spec.preset is None or spec.algorithm.type == PRESETS[spec.preset].algorithm_type:
-        return None
-    return f"allowed: {PRESETS[spec.preset].algorithm_type}, which preset {spec.preset} is made for, or another preset or none"
-
-
-@rule(
-    RLJobSpec,
-    "algorithm",
-    reason="FieldValueForbidden",
-    cel=f"!has(self.algorithm) || !({_FITS}) || "  # else the type is wrong, and the preset's own block stands beside it
-    + f"{{{_ALONE}}}[{TYPE}]",
-    message=_ANOTHER,
-)
-def block_of_the_type(spec: RLJobSpec) -> Outcome:
-    if spec.preset is not None and spec.algorithm.type != PRESETS[spec.preset].algorithm_type:
-        return None
-    own = BLOCKS[spec.algorithm.type]
-    others = [name for name in BLOCKS.values() if getattr(spec.algorithm, name) is not None and name != own]
-    if not others:
-        return None
-    return Broken(f"allowed with type {spec.algorithm.type}: only the block {own}; remove {', '.join(others)}", ABSENT)
-
-
-_ONE_CHOICE = "allowed: actions or atari.fullActionSpace, not both; actions counts in the minimal set"
-_ONCE = "allowed: each action number once"
-_OF_THE_ENVIRONMENT = (
-    at_least(
-        "a_step_in_a_game",
-        EnvironmentSource,
-        "maxEpisodeRawFrames",
-        "atari.frameSkip",
-        "a game would end before its first step",
-        also=("atari.frameSkip",),
-    ),
-    holds(
-        "one_mean_of_an_observation",
+_OF_THE_TYPE = (
+    Rule(
+        "a_factory_of_its_own",
         RLJobSpec,
-        "environment.centreInput",
-        lambda spec: not (spec.environment.centre_input and _normalizes_when_asked(spec)),
-        parameters=("normalizeObservations",),
-        message="allowed: false with normalizeObservations: true; both would subtract a mean from the observation",
+        "algorithm.custom",
+        # Beside a preset, Custom is the wrong type anyhow.
+        lambda spec: spec.algorithm.type != "Custom" or spec.preset is not None or spec.algorithm.custom is not None,
+        reason="FieldValueRequired",
+        cel="has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom' || "
+        "has(self.algorithm.custom)",
+        message="required with type Custom: the algorithm's factory",
     ),
-    holds(
-        "a_memory_that_lasts_a_game",
+    Rule(
+        "type_of_the_preset",
         RLJobSpec,
-        "environment.atari.lifeLoss",
-        lambda spec: spec.algorithm.parameters.recurrent == "None" or spec.environment.atari.life_loss != "EndsEpisode",
-        parameters=("recurrent",),
-        message="allowed: Ignore with recurrent: LSTM; a lost life would clear the memory in training, but not in evaluations",
+        "algorithm.type",
+        _fits_the_preset,
+        "allowed: the type of the preset's algorithm, or nothing, which means the same",
+        lambda spec: f"preset {spec.preset} is made for {PRESETS[spec.preset].algorithm_type}",
+        cel=_FITS,
+    ),
+    Rule(
+        "block_of_the_type",
+        RLJobSpec,
+        "algorithm",
+        lambda spec: not (_fits_the_preset(spec) and _blocks_of_others(spec)),
+        _ANOTHER,
+        lambda spec: f"of {spec.algorithm.type}: remove {', '.join(_blocks_of_others(spec))}",
+        reason="FieldValueForbidden",
+        cel=f"!has(self.algorithm) || !({_FITS}) || "  # else the type is wrong, and the preset's own block stands beside it
+        + f"{{{_ALONE}}}[{TYPE}]",
     ),
 )
 
@@ -130,20 +99,55 @@ def _normalizes_when_asked(spec: RLJobSpec) -> bool:
     return bool(parameters.normalize_observations and not default)
 
 
-@rule(EnvironmentSource, "actions", message=_ONCE, reason="FieldValueDuplicate")
-def different_actions(environment: EnvironmentSource) -> Outcome:
-    actions = environment.action_subset
-    return None if len(set(actions)) == len(actions) else Broken(_ONCE, environment.actions)
+_OF_THE_ENVIRONMENT = (
+    at_least(
+        "a_step_in_a_game",
+        EnvironmentSource,
+        "maxEpisodeRawFrames",
+        "atari.frameSkip",
+        "a game would end before its first step",
+    ),
+    Rule(
+        "one_mean_of_an_observation",
+        RLJobSpec,
+        "environment.centreInput",
+        lambda spec: not (spec.environment.centre_input and _normalizes_when_asked(spec)),
+        parameters=("normalizeObservations",),
+        message="allowed: false with normalizeObservations: true; both would subtract a mean from the observation",
+    ),
+    Rule(
+        "a_memory_that_lasts_a_game",
+        RLJobSpec,
+        "environment.atari.lifeLoss",
+        lambda spec: spec.algorithm.parameters.recurrent == "None" or spec.environment.atari.life_loss != "EndsEpisode",
+        parameters=("recurrent",),
+        message="allowed: Ignore with recurrent: LSTM; a lost life would clear the memory in training, but not in evaluations",
+    ),
+    Rule(
+        "different_actions",
+        EnvironmentSource,
+        "actions",
+        lambda it: len(set(it.action_subset)) == len(it.action_subset),
+        "allowed: each action number once",
+        reason="FieldValueDuplicate",
+    ),
+    Rule(
+        "one_choice_of_actions",
+        EnvironmentSource,
+        "actions",
+        lambda it: not (it.action_subset and it.atari.full_action_space),
+        "allowed: actions or atari.fullActionSpace, not both; actions counts in the minimal set",
+    ),
+)
 
 
-@rule(EnvironmentSource, "actions", message=_ONE_CHOICE)
-def one_choice_of_actions(environment: EnvironmentSource) -> Outcome:
-    both = environment.action_subset and environment.atari.full_action_space
-    return Broken(_ONE_CHOICE, environment.actions) if both else None
+def _split(it: Any) -> int:
+    """The unrolls or steps of a batch that minibatches split."""
+    size: int = it.batch_size * (it.unroll_length if getattr(it, "splits_steps", False) else 1)
+    return size
 
 
 _OF_THE_TARGET = ("targetUpdateInterval", "targetUpdateTau")
-_UNEVEN = "a smaller last minibatch would weight its steps more than the others"
 _OF_PARAMETERS = (
     at_most(
         "rate_never_grows",
@@ -153,7 +157,7 @@ _OF_PARAMETERS = (
         "it decays, it does not grow",
         parameters=("learningRateFinal", "learningRate"),
     ),
-    holds(
+    Rule(
         "rate_decays",
         ParameterSet,
         "learningRateFinal",
@@ -169,7 +173,7 @@ _OF_PARAMETERS = (
         "a longer window never fits into a chunk, so no transition would ever be stored",
         parameters=("nStep", "chunkLength"),
     ),
-    holds(
+    Rule(
         "one_way_to_the_target",
         ParameterSet,
         "targetUpdateInterval",
@@ -177,7 +181,7 @@ _OF_PARAMETERS = (
         parameters=_OF_THE_TARGET,
         message="allowed: 0 or nothing with targetUpdateTau; the target network is then updated gradually and never copied",
     ),
-    holds(
+    Rule(
         "a_way_to_the_target",
         ParameterSet,
         "targetUpdateInterval",
@@ -193,7 +197,7 @@ _OF_PARAMETERS = (
         "a smaller queue never holds a whole batch of unrolls and training never starts",
         parameters=("unrollQueue.capacity", "batchSize"),
     ),
-    holds(
+    Rule(
         "one_memory",
         ParameterSet,
         "separateCritic",
@@ -201,24 +205,14 @@ _OF_PARAMETERS = (
         parameters=("separateCritic", "recurrent"),
         message="allowed: false with recurrent: LSTM; policy and value share the memory",
     ),
+    Rule(
+        "even_minibatches",
+        ParameterSet,
+        "minibatches",
+        lambda it: _split(it) % it.minibatches == 0,
+        "allowed: a divisor of batchSize unrolls or, with PPO without LSTM, of batchSize * unrollLength steps; "
+        "a smaller last minibatch would weight its steps more than the others",
+        lambda it: f"of {_split(it):,}",
+        parameters=("minibatches", "batchSize"),
+    ),
 )
-
-
-@rule(
-    ParameterSet,
-    "minibatches",
-    parameters=("minibatches", "batchSize"),
-    message="allowed: a divisor of batchSize unrolls or, with PPO without LSTM, of batchSize * unrollLength steps; "
-    f"{_UNEVEN}",
-)
-def even_minibatches(it: Any) -> Outcome:
-    by_steps = getattr(it, "splits_steps", False)
-    size = it.batch_size * (it.unroll_length if by_steps else 1)
-    if size % it.minibatches == 0:
-        return None
-    terms = (
-        f"batchSize {it.batch_size} * unrollLength {it.unroll_length}, the steps"
-        if by_steps
-        else "batchSize, the unrolls"
-    )
-    return f"allowed: a divisor of {size:,} ({terms} that are split); {_UNEVEN}"

@@ -5,18 +5,25 @@ from rljob.api.cluster import DATA_PORTS, MonitoringSpec
 from rljob.api.job import RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
 from rljob.api.presets import PRESETS
-from rljob.api.problems import ABSENT
 from rljob.api.roles import Accelerator
-from rljob.api.rule import Broken, Outcome, holds, rule
+from rljob.api.rule import Rule
 from rljob.api.tracking import TrackingSpec
 
 _UNSEEN = "allowed: only with evaluator.enabled: true; "
 _NO_TARGET = f"{_UNSEEN}without evaluations it can never be reached"
-_NO_END = (
-    "required: targetReturn, metric or rawFrames, or else earlyStopping.plateau or activeDeadlineSeconds; {} of {}"
-)
+_AN_END = "targetReturn, metric or rawFrames, or else earlyStopping.plateau or activeDeadlineSeconds"
+
+
+def _ends(spec: RLJobSpec) -> bool:
+    """Whether the job has an end of its own, or that of its preset counts."""
+    policy, deadline = spec.success_policy, spec.active_deadline_seconds
+    ends = (policy.raw_frames, policy.target_return, policy.metric, spec.early_stopping.plateau, deadline)
+    whole = spec.preset is None or PRESETS[spec.preset].is_whole_for(spec.environment.id)
+    return whole or any(end is not None for end in ends)
+
+
 _RULES = (
-    holds(
+    Rule(
         "one_device",
         Accelerator,
         "count",
@@ -24,7 +31,7 @@ _RULES = (
         cel="!has(self.count) || self.count <= 1",
         message="allowed: 0 or 1; a role uses one device; others would be reserved and idle",
     ),
-    holds(
+    Rule(
         "on_missing_needs_a_device",
         Accelerator,
         "onMissing",
@@ -33,7 +40,7 @@ _RULES = (
         cel="!has(self.onMissing) || has(self.count)",
         message="allowed: only beside count; without a requested device none can be missing",
     ),
-    holds(
+    Rule(
         "device_needs_one",
         Accelerator,
         "device",
@@ -42,7 +49,7 @@ _RULES = (
         cel="!has(self.count) || self.count > 0 || self.device != 'Accelerator'",
         message="allowed: Accelerator only with a device; count 0 uses none",
     ),
-    holds(
+    Rule(
         "one_storage",
         CheckpointStorage,
         "",
@@ -50,7 +57,7 @@ _RULES = (
         cel="has(self.persistentVolumeClaim) != has(self.objectStore)",
         message="allowed: exactly one of persistentVolumeClaim and objectStore",
     ),
-    holds(
+    Rule(
         "the_learner_is_saved",
         CheckpointSpec,
         "include",
@@ -58,7 +65,7 @@ _RULES = (
         cel="self.include.exists(part, part == 'Learner')",
         message="allowed: Learner always, Replay optionally; nothing could be resumed without it",
     ),
-    holds(
+    Rule(
         "one_match",
         FailureRule,
         "",
@@ -66,7 +73,7 @@ _RULES = (
         cel="has(self.onExitCodes) != (has(self.onPodConditions) && self.onPodConditions.size() > 0)",
         message="allowed: exactly one of onExitCodes and onPodConditions",
     ),
-    holds(
+    Rule(
         "a_port_of_its_own",
         MonitoringSpec,
         "metricsPort",
@@ -74,7 +81,7 @@ _RULES = (
         cel=f"self.metricsPort < {DATA_PORTS[0]} || self.metricsPort > {DATA_PORTS[-1]}",
         message=f"allowed: a port outside {DATA_PORTS[0]} to {DATA_PORTS[-1]}; on those, pods send experience and weights",
     ),
-    holds(
+    Rule(
         "somewhere",
         TrackingSpec,
         "",
@@ -83,7 +90,7 @@ _RULES = (
         cel="has(self.wandb) || has(self.mlflow)",
         message="required: wandb, such as wandb: {}, or mlflow; metrics need a destination",
     ),
-    holds(
+    Rule(
         "target_that_is_seen",
         RLJobSpec,
         "successPolicy.targetReturn",
@@ -91,7 +98,7 @@ _RULES = (
         cel="!has(self.successPolicy) || !has(self.successPolicy.targetReturn) || self.evaluator.enabled",
         message=_NO_TARGET,
     ),
-    holds(
+    Rule(
         "metric_that_is_seen",
         RLJobSpec,
         "successPolicy.metric",
@@ -99,7 +106,7 @@ _RULES = (
         cel="!has(self.successPolicy) || !has(self.successPolicy.metric) || self.evaluator.enabled",
         message=_NO_TARGET,
     ),
-    holds(
+    Rule(
         "plateau_that_is_seen",
         RLJobSpec,
         "earlyStopping.plateau",
@@ -107,7 +114,7 @@ _RULES = (
         cel="!has(self.earlyStopping) || !has(self.earlyStopping.plateau) || self.evaluator.enabled",
         message=f"{_UNSEEN}without evaluations there is no evalReturn",
     ),
-    holds(
+    Rule(
         "bounds_from_least_to_most",
         RLJobSpec,
         "evaluator.returnBounds",
@@ -115,28 +122,20 @@ _RULES = (
         cel="self.evaluator.returnBounds[0] < self.evaluator.returnBounds[1]",
         message="allowed: [low, high] with low below high",
     ),
-    holds(
+    Rule(
         "trigger_needs_an_evaluator",
         RLJobSpec,
         "evaluator.triggerReturn",
         lambda spec: spec.evaluator.enabled or spec.evaluator.trigger_return is None,
-        also=("evaluator.enabled",),
         message=f"{_UNSEEN}there would be no evaluator to trigger",
     ),
+    Rule(
+        "an_end_where_the_presets_does_not_count",
+        RLJobSpec,
+        "successPolicy",
+        _ends,
+        f"required: {_AN_END}; those of the preset are of its own environment",
+        lambda spec: f"preset {spec.preset} is of {PRESETS[spec.preset].environment_id}",
+        reason="FieldValueRequired",
+    ),
 )
-
-
-@rule(
-    RLJobSpec,
-    "successPolicy",
-    reason="FieldValueRequired",
-    also=("environment.id", "activeDeadlineSeconds", "earlyStopping.plateau"),
-    message=_NO_END.format("those of the preset are", "its own environment"),
-)
-def an_end_where_the_presets_does_not_count(spec: RLJobSpec) -> Outcome:
-    preset = None if spec.preset is None else PRESETS[spec.preset]
-    policy, deadline = spec.success_policy, spec.active_deadline_seconds
-    ends = (policy.raw_frames, policy.target_return, policy.metric, spec.early_stopping.plateau, deadline)
-    if preset is None or preset.is_whole_for(spec.environment.id) or any(end is not None for end in ends):
-        return None
-    return Broken(_NO_END.format(f"those of preset {preset.name} are", preset.environment_id), ABSENT)
