@@ -3,21 +3,22 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
+from annotated_types import MaxLen, MinLen
 from pydantic import BaseModel
 
 from rljob.api.document import in_one_line
 from rljob.api.effective import default_words
 from rljob.api.experiment import RLExperiment
-from rljob.api.fields import TypedPlace, first_sentence, paragraphs, places_below
+from rljob.api.fields import TypedPlace, paragraphs, places_below
 from rljob.api.job import Metadata, RLJob, RLJobSpec
-from rljob.api.mutability import Mutability, When, places
+from rljob.api.mutability import When, places
 from rljob.api.pods import EnvVar
-from rljob.api.presets import PRESETS, fields_set_in, is_set, values_at
+from rljob.api.presets import PRESETS, is_set, values_at
 from rljob.api.problems import folded, nearest, unknown_name
 from rljob.api.status import RLJobStatus
-from rljob.api.type_words import type_in_words
+from rljob.api.types import DecimalText, Integer, JSONObject, ListOrWord, QuantityText, Real, Text, WordOrFactory
 
 _ROOTS: Final[Mapping[str, TypedPlace]] = {
     **{name: place for name in ("apiVersion", "kind", "metadata", "spec") if (place := TypedPlace(RLJob).below(name))},
@@ -34,15 +35,7 @@ _INDEX = re.compile(r"\[\w*\]")
 _LINK = re.compile(r"https://\S+")
 _MOST_SUGGESTIONS = 6
 _VERY_LIKE = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class FieldLine:
-    """A field in the list of its section: its name, what it takes, and the first sentence about it."""
-
-    name: str
-    type: str
-    summary: str
+_SINGULAR = re.compile(r"^(integer|number|text|mapping|value|section)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +47,6 @@ class Explanation:
         type: what it takes, in words. default, changes: its default and when it may change; empty where there is nothing to say.
         description: paragraphs, each one line.
         presets: the presets that set it, and to what; none for a section.
-        presets_below: the presets that set something in a section, and in which of its fields.
         fields: those of a section, its own before those that it shares with others.
     """
 
@@ -64,8 +56,7 @@ class Explanation:
     changes: str
     description: tuple[str, ...]
     presets: Mapping[str, Any]
-    presets_below: Mapping[str, Sequence[str]]
-    fields: tuple[FieldLine, ...]
+    fields: Mapping[str, TypedPlace]
 
 
 class UnknownField(ValueError):
@@ -75,10 +66,8 @@ class UnknownField(ValueError):
 def explained(path: str) -> Explanation:
     """Explain a field: ``algorithm.learningRate`` of the spec, or with ``spec.``, ``status.``, ``metadata.`` or ``rljob.``
     before it; of an experiment with
-    ``rlexperiment.``; the whole object where ``path`` is empty. Entries of lists need no index. Raises UnknownField."""
+    ``rlexperiment.``; the spec where ``path`` is empty. Entries of lists need no index. Raises UnknownField."""
     steps = _steps(path)
-    if not steps:
-        return Explanation("rljob", "object", "", "", paragraphs(RLJob.__doc__), {}, {}, tuple(_top_lines()))
     shown, place = _walked(steps)
     return replace(_explanation(shown, place), changes=_changes(steps))
 
@@ -91,8 +80,7 @@ def _explanation(shown: str, place: TypedPlace) -> Explanation:
         changes="",
         description=_description(place),
         presets=values_at(shown),
-        presets_below=fields_set_in(shown),
-        fields=tuple(_lines(place.entry)),
+        fields=dict(place.entry.fields_below()),
     )
 
 
@@ -113,12 +101,10 @@ def explained_own(model: type[BaseModel], name: str, path: str) -> Explanation:
     """Explain a parameter of what a user has written, whose parameters are a ``model``; all of them where ``path`` is empty.
     ``name`` is what it is called. Raises UnknownField."""
     place, shown = TypedPlace(model), name
-    for step in (step for step in path.split(".") if step):
-        below = place.entry.below(step)
-        if below is None:
-            known = place.entry.field_names
-            raise UnknownField(f"{shown}: {unknown_name(step, known, 'parameter')}")
-        place, shown = below, f"{shown} {step}" if shown == name else f"{shown}.{step}"
+    for step in filter(None, path.split(".")):
+        if (below := place.entry.below(step)) is None:
+            raise UnknownField(f"{shown}: {unknown_name(step, place.entry.field_names, 'parameter')}")
+        place, shown = below, f"{shown} {step}"
     return _explanation(shown, place)
 
 
@@ -133,7 +119,7 @@ def _steps(path: str) -> tuple[str, ...]:
     if steps and steps[0].lower() in ("rljob", "rljobs"):
         del steps[0]
     if not steps:
-        return ()
+        return ("spec",)
     if steps[0].lower() in ("rlexperiment", "rlexperiments"):
         below = steps[1:]
         return ("rlexperiment", *(("spec",) if below and below[0] not in _EXPERIMENT.field_names else ()), *below)
@@ -191,22 +177,6 @@ def _meant(shown: str, known: Sequence[str], step: str) -> list[str]:
     return [f"{shown}.{here}"] if here is not None else []
 
 
-def _top_lines() -> Iterator[FieldLine]:
-    for name, place in _ROOTS.items():
-        yield _line(name, place)
-        if place.model is RLJobSpec:
-            yield from _lines(place, f"{name}.")
-
-
-def _lines(place: TypedPlace, prefix: str = "") -> Iterator[FieldLine]:
-    for name, below in place.fields_below():
-        yield _line(f"{prefix}{name}", below)
-
-
-def _line(name: str, place: TypedPlace) -> FieldLine:
-    return FieldLine(name, type_in_words(place), first_sentence(place.description or place.annotation.__doc__))
-
-
 def _description(place: TypedPlace) -> tuple[str, ...]:
     """The field's own words, then those of its type, less a paragraph of the one that only begins the other's."""
     model = place.entry.model
@@ -234,14 +204,67 @@ def _changes(steps: tuple[str, ...]) -> str:
         return "written by the controller alone"
     if steps[0] != "spec" or len(steps) == 1:
         return ""
-    marks = set(_marks(".".join(steps[1:])))
+    path = f"{'.'.join(steps[1:])}."
+    marks = {
+        each.mutability
+        for each in places(RLJobSpec, whole_sections=False)
+        if path.startswith(f"{each.path}.") or each.path.startswith(path)
+    }
     if len(marks) > 1:
         return "some of its fields at other times than others; each one says when"
     return ": ".join(part for mark in marks for part in (_WHEN[mark.when], mark.why) if part)
 
 
-def _marks(path: str) -> Iterator[Mutability]:
-    """When the field at ``path`` below the spec, or what lies below it, may change."""
-    for place in places(RLJobSpec, whole_sections=False):
-        if path == place.path or path.startswith(f"{place.path}.") or place.path.startswith(f"{path}."):
-            yield place.mutability
+def type_in_words(place: TypedPlace) -> str:
+    """What a place takes, with its bounds: ``number from 0 to 1``, ``one of Auto, Enabled, Disabled``."""
+    marked = next((words for marker in place.metadata if (words := _of_marker(marker))), None)
+    if marked is not None:
+        return marked
+    if place.model is not None:
+        return "section"
+    if place.is_list:
+        entry = place.below(0)
+        assert entry is not None
+        words = next((f", or {' or '.join(m.words)}" for m in place.metadata if isinstance(m, ListOrWord)), "")
+        return f"list of {_plural(type_in_words(entry))}{_size(place.metadata)}{words}"
+    if get_origin(place.annotation) is dict:
+        value = place.below("")
+        return "mapping" if value is None else f"map of texts to {_plural(type_in_words(value))}"
+    if get_origin(place.annotation) is Literal:
+        allowed = [word or '""' for word in get_args(place.annotation)]
+        return allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
+    return {bool: "true or false", int: "integer", float: "time", Any: "value"}.get(
+        place.annotation, "text"
+    )  # status has times alone
+
+
+def _of_marker(marker: Any) -> str:
+    """The words of a marker; empty if it is none, and for that of a list, which is said with it."""
+    allowed = getattr(marker, "allowed", "").removeprefix("allowed: ").removeprefix("an ").removeprefix("a ")
+    match marker:
+        case DecimalText():
+            return f"text of a {allowed.removesuffix(' upwards')}"
+        case Integer() | Real():
+            return allowed.replace("finite number", "number").removesuffix(" upwards")
+        case WordOrFactory():
+            return f"one of {allowed}"
+        case Text():
+            return "text" if marker.kind == "text" else f"text: {marker.kind}"
+        case QuantityText():
+            return "quantity, such as 500m, 2 or 4Gi"
+        case JSONObject():
+            return "mapping"
+    return ""
+
+
+def _plural(words: str) -> str:
+    return _SINGULAR.sub(r"\1s", words)
+
+
+def _size(metadata: tuple[Any, ...]) -> str:
+    most = next((item.max_length for item in metadata if isinstance(item, MaxLen)), None)
+    most = next((item.most for item in metadata if isinstance(item, ListOrWord)), most)
+    least = next((item.min_length for item in metadata if isinstance(item, MinLen)), 0)
+    if most is None:
+        return f", at least {least}" if least else ""
+    return f", {most}" if least == most else f", {least} to {most:,} of them" if least else f", at most {most:,}"

@@ -2,7 +2,7 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -11,16 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from rljob.api import API_VERSION, KIND, PRESETS, EnvironmentParameters, Preset
-from rljob.api.catalogue import Explanation, UnknownField, explained_own, wherever
+from rljob.api.catalogue import Explanation, UnknownField, explained_own, type_in_words, wherever
 from rljob.api.document import dump_document, in_one_line
 from rljob.api.examples import by_environment, examples as shipped, examples_for
+from rljob.api.fields import first_sentence
 from rljob.api.problems import nearest
-from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
 _WIDEST = 110
-_TYPE_COLUMN = 34
 
 
 def explain(
@@ -62,21 +61,18 @@ def explain(
 
         rljob explain environment.id=Taxi-v4
     """
-    with one_line_errors():
-        name, equals, value = field.partition("=")
-        if equals and name.removeprefix("spec.") == "environment.id":
-            typer.echo("\n".join(_environment(value)))
-            return
-        try:
-            found = [_own(field, parameter)] if ":" in field else wherever(field)
-        except UnknownField as error:
-            raise UsageError(str(error)) from None
-        typer.echo("\n\n\n".join("\n".join(_page(each)) for each in found))
-        if name.removeprefix("spec.") == "preset":
-            facts = (
-                (each.name, [each.purpose, *map(": ".join, _facts_of(each).items()), ""]) for each in PRESETS.values()
-            )
-            _print_table("Preset", ((name, "\n".join(lines)) for name, lines in facts))
+    name, equals, value = field.partition("=")
+    if equals and name.removeprefix("spec.") == "environment.id":
+        typer.echo("\n".join(_environment(value)))
+        return
+    try:
+        found = [_own(field, parameter)] if ":" in field else wherever(field)
+    except UnknownField as error:
+        raise UsageError(str(error)) from None
+    typer.echo("\n\n\n".join("\n".join(_page(each)) for each in found))
+    if name.removeprefix("spec.") == "preset":
+        facts = ((each.name, [each.purpose, *map(": ".join, _facts_of(each).items()), ""]) for each in PRESETS.values())
+        _print_table("Preset", ((name, "\n".join(lines)) for name, lines in facts))
 
 
 def _page(found: Explanation) -> Iterator[str]:
@@ -85,19 +81,18 @@ def _page(found: Explanation) -> Iterator[str]:
     yield found.path
     for paragraph in found.description:
         yield from ("", *textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False))
-    facts = {"Type": found.type, "Default": found.default, "Changes": found.changes}
-    yield from ("", *_facts({name: text for name, text in facts.items() if text}, width))
+    yield ""
+    for name, text in {"Type": found.type, "Default": found.default, "Changes": found.changes}.items():
+        yield from textwrap.wrap(text, width, initial_indent=f"  {name:8}  ", subsequent_indent=" " * 12)
     if found.presets:
-        lines = _presets({name: in_one_line(value) for name, value in found.presets.items()}, width)
-        yield from ("", "Presets that set it:", *lines)
-    if found.presets_below:
-        names = {name: ", ".join(fields) for name, fields in found.presets_below.items()}
-        yield from ("", "Presets that set something in it:", *_presets(names, width))
+        widest = max(map(len, found.presets))
+        yield from ("", "Presets that set it:")
+        yield from (_cut(f"  {name:{widest}}  {in_one_line(value)}", width) for name, value in found.presets.items())
     if found.fields:
-        widest = max(len(line.name) for line in found.fields)
+        widest = max(map(len, found.fields))
         yield from ("", "Fields:")
-        for line in found.fields:
-            yield f"  {line.name:{widest}}  {_cut(line.type, _TYPE_COLUMN):{_TYPE_COLUMN}}  {line.summary}".rstrip()
+        for name, place in found.fields.items():
+            yield f"  {name:{widest}}  {_cut(type_in_words(place), 34):34}  {first_sentence(place.description)}".rstrip()
 
 
 def _own(factory: str, parameter: str) -> Explanation:
@@ -116,17 +111,6 @@ def _environment(environment_id: str) -> Iterator[str]:
     yield environment_id
     yield from (f"  {line}" for line in spec.lines)
     yield "\nIf a part is taken for something else than it is, set environment.leaves (rljob explain environment.leaves)."
-
-
-def _facts(facts: Mapping[str, str], width: int) -> Iterator[str]:
-    for name, text in facts.items():
-        yield from textwrap.wrap(text, width, initial_indent=f"  {name:8}  ", subsequent_indent=" " * 12)
-
-
-def _presets(presets: Mapping[str, str], width: int) -> Iterator[str]:
-    widest = max(map(len, presets))
-    for name, text in presets.items():
-        yield _cut(f"  {name:{widest}}  {text}", width)
 
 
 def _cut(text: str, width: int) -> str:
@@ -157,14 +141,11 @@ def examples(
 
         rljob render cartpole-ppo > my.yaml
     """
-    with one_line_errors():
-        names = examples_for(for_) if for_ else list(shipped())
-        if not names:
-            near = nearest(for_, list(by_environment()))
-            hint = (
-                f"did you mean {near}?" if near else "`rljob explain preset` lists settings for kinds of environments"
-            )
-            raise UsageError(f"--for {for_}: no example trains in it; {hint}")
+    names = examples_for(for_) if for_ else list(shipped())
+    if not names:
+        near = nearest(for_, list(by_environment()))
+        hint = f"did you mean {near}?" if near else "`rljob explain preset` lists settings for kinds of environments"
+        raise UsageError(f"--for {for_}: no example trains in it; {hint}")
     heads = ((name, shipped()[name].read_text().partition("\n#\n")[0]) for name in names)
     told = (
         (name, text.replace("\n# ", " ").removeprefix("# ").partition(". ")[0].rstrip(".:")) for name, text in heads

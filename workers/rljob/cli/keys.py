@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 from rljob.files import replacing
 
@@ -25,25 +24,22 @@ def keys(
 
         rljob keys pong-keys
     """
-    with one_line_errors():
-        if folder.exists() or folder.is_symlink():
-            raise UsageError(
-                f"{folder}: exists already, and keys are never replaced; name a folder that does not exist"
-            )
-        if not folder.parent.is_dir():
-            raise UsageError(f"{folder}: there is no folder {folder.parent}; create it first")
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder}: exists already, and keys are never replaced; name a folder that does not exist")
+    if not folder.parent.is_dir():
+        raise UsageError(f"{folder}: there is no folder {folder.parent}; create it first")
 
-        from rljob.wire.security import ROLES, write_keys, write_role_keys
+    from rljob.wire.security import ROLES, write_keys, write_role_keys
 
-        try:
-            with replacing(folder) as work:  # all files or none
-                work.mkdir(mode=0o700)
-                everyones = work / "all.json"
-                write_keys(everyones)
-                for role in ROLES:
-                    write_role_keys(everyones, work / f"{role}.json", role)
-                everyones.unlink()
-        except OSError as error:
-            raise UsageError(f"{folder}: can't be written: {error.strerror}") from error
-        for role in ROLES:
-            typer.echo(f"{folder / role}.json")
+    try:
+        with replacing(folder) as work:  # all files or none
+            work.mkdir(mode=0o700)
+            everyones = work / "all.json"
+            write_keys(everyones)
+            for role in ROLES:
+                write_role_keys(everyones, work / f"{role}.json", role)
+            everyones.unlink()
+    except OSError as error:
+        raise UsageError(f"{folder}: can't be written: {error.strerror}") from error
+    for role in ROLES:
+        typer.echo(f"{folder / role}.json")

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from rljob.archive import enter
 from rljob.checkpoints.names import SCORED
-from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.files import replace
@@ -78,66 +77,65 @@ def evaluate(
 
         rljob eval runs/pong-apex-20260101-120000 --episodes 100 --seed 7 --json
     """
-    with one_line_errors():
-        if scored is not None and scored not in SCORED:
-            raise UsageError(f"--scored {scored}: allowed: {' or '.join(SCORED)}")
-        require_data_plane("rljob eval")
-        enter()
-        import torch
+    if scored is not None and scored not in SCORED:
+        raise UsageError(f"--scored {scored}: allowed: {' or '.join(SCORED)}")
+    require_data_plane("rljob eval")
+    enter()
+    import torch
 
-        from rljob.algorithms.registry import algorithm
-        from rljob.api.episode_metrics import in_words
-        from rljob.checkpoints.files import policies
-        from rljob.checkpoints.location import location
-        from rljob.checkpoints.saved_policy import PolicyIdentity, come_to, keep_judged, keep_scored, load_policy
-        from rljob.evaluation.players import Players
-        from rljob.evaluation.score import tally
-        from rljob.weights.flat import snapshot
+    from rljob.algorithms.registry import algorithm
+    from rljob.api.episode_metrics import in_words
+    from rljob.checkpoints.files import policies
+    from rljob.checkpoints.location import location
+    from rljob.checkpoints.saved_policy import PolicyIdentity, come_to, keep_judged, keep_scored, load_policy
+    from rljob.evaluation.players import Players
+    from rljob.evaluation.score import tally
+    from rljob.weights.flat import snapshot
 
-        torch.set_num_threads(1)  # each core has a process of its own
-        with printing_aside():
-            place = location(source) if scored is None else keep_scored(location(source), scored)
-            policy = load_policy(place, policies if keep_from is None else come_to)
-        name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
-        share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
-        sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
-        judged = dataclasses.replace(PolicyIdentity.of(policy.manifest).judged, params=params)
-        with printing_aside(), closing(Players(judged, usable_cores(), episodes, share)) as players:
-            weights = snapshot(policy.module, 0, 0, {})
-            with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
-                result = tally(_shown(games, episodes))
-        figures: dict[str, Any] = {
-            "environment": judged.spec.id,
-            "mean": result.mean,
-            "standard_error": result.standard_error if episodes > 1 else None,
-            "episodes": len(result.returns),
-            "epsilon": share,
-            "temperature": sampled_at,
-            "seed": seed,
-        }
-        if keep_from is not None and result.mean >= keep_from:
-            keep_judged(place, figures)
-        if scored is not None:
-            uri = (place.absolute() if isinstance(place, Path) else place).as_uri()
-            frames = policy.manifest["counters"]["raw_frames"]
-            figures["checkpoint"] = {"from": uri, "digest": f"sha256:{policy.manifest['sha256']}", "rawFrames": frames}
-        if as_json:
-            if not summary:
-                figures["returns"] = [float(value) for value in result.returns]
-                figures |= {"metrics": dict(result.metrics), "metric_games": dict(result.metric_games)}
-                figures["lengths_steps"] = [int(value) for value in result.lengths]
-            typer.echo(dumps(figures))
-        else:
-            low, high = min(result.returns), max(result.returns)
-            error = f" +- {result.standard_error:.2f} (standard error)" if episodes > 1 else ""
-            how = f"epsilon {share:g}" if sampled_at is None else f"temperature {sampled_at:g}, epsilon {share:g}"
-            typer.echo(
-                f"{judged.spec.id}: mean return {result.mean:.2f}{error} "
-                f"over {len(result.returns)} episodes, {low:g} to {high:g}, {how}, seed {seed}"
-                + "".join(
-                    f", {name} {mean}" for name, mean in in_words(result.metrics, result.metric_games, episodes).items()
-                )
+    torch.set_num_threads(1)  # each core has a process of its own
+    with printing_aside():
+        place = location(source) if scored is None else keep_scored(location(source), scored)
+        policy = load_policy(place, policies if keep_from is None else come_to)
+    name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
+    share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
+    sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
+    judged = dataclasses.replace(PolicyIdentity.of(policy.manifest).judged, params=params)
+    with printing_aside(), closing(Players(judged, usable_cores(), episodes, share)) as players:
+        weights = snapshot(policy.module, 0, 0, {})
+        with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
+            result = tally(_shown(games, episodes))
+    figures: dict[str, Any] = {
+        "environment": judged.spec.id,
+        "mean": result.mean,
+        "standard_error": result.standard_error if episodes > 1 else None,
+        "episodes": len(result.returns),
+        "epsilon": share,
+        "temperature": sampled_at,
+        "seed": seed,
+    }
+    if keep_from is not None and result.mean >= keep_from:
+        keep_judged(place, figures)
+    if scored is not None:
+        uri = (place.absolute() if isinstance(place, Path) else place).as_uri()
+        frames = policy.manifest["counters"]["raw_frames"]
+        figures["checkpoint"] = {"from": uri, "digest": f"sha256:{policy.manifest['sha256']}", "rawFrames": frames}
+    if as_json:
+        if not summary:
+            figures["returns"] = [float(value) for value in result.returns]
+            figures |= {"metrics": dict(result.metrics), "metric_games": dict(result.metric_games)}
+            figures["lengths_steps"] = [int(value) for value in result.lengths]
+        typer.echo(dumps(figures))
+    else:
+        low, high = min(result.returns), max(result.returns)
+        error = f" +- {result.standard_error:.2f} (standard error)" if episodes > 1 else ""
+        how = f"epsilon {share:g}" if sampled_at is None else f"temperature {sampled_at:g}, epsilon {share:g}"
+        typer.echo(
+            f"{judged.spec.id}: mean return {result.mean:.2f}{error} "
+            f"over {len(result.returns)} episodes, {low:g} to {high:g}, {how}, seed {seed}"
+            + "".join(
+                f", {name} {mean}" for name, mean in in_words(result.metrics, result.metric_games, episodes).items()
             )
+        )
 
 
 def play(
@@ -156,26 +154,25 @@ def play(
 
         rljob play runs/pong-apex-20260101-120000 --video pong.mp4
     """
-    with one_line_errors():
-        require_data_plane("rljob play")
-        if video.suffix.lower() != ".mp4":
-            raise UsageError(f"--video {video}: allowed: a file that ends in .mp4")
-        if not video.parent.is_dir():
-            raise UsageError(f"--video {video}: there is no folder {video.parent}; create it first")
-        _can_write_video()
-        from rljob.algorithms.registry import algorithm
-        from rljob.checkpoints.location import location
-        from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
-        from rljob.evaluation.player import judged_policy
-        from rljob.evaluation.video import record_game
+    require_data_plane("rljob play")
+    if video.suffix.lower() != ".mp4":
+        raise UsageError(f"--video {video}: allowed: a file that ends in .mp4")
+    if not video.parent.is_dir():
+        raise UsageError(f"--video {video}: there is no folder {video.parent}; create it first")
+    _can_write_video()
+    from rljob.algorithms.registry import algorithm
+    from rljob.checkpoints.location import location
+    from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
+    from rljob.evaluation.player import judged_policy
+    from rljob.evaluation.video import record_game
 
-        policy = load_policy(location(source))
-        method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
-        act = judged_policy(method, policy.module, params)
-        share = method.evaluation_epsilon(params) if epsilon is None else epsilon
-        judged = PolicyIdentity.of(policy.manifest).judged
-        game = record_game(act, judged.spec.id, judged.env_params, video, seed=seed, epsilon=share, spec=judged.spec)
-        typer.echo(f"{video}: return {game.points:g} in {game.length:,} steps")
+    policy = load_policy(location(source))
+    method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
+    act = judged_policy(method, policy.module, params)
+    share = method.evaluation_epsilon(params) if epsilon is None else epsilon
+    judged = PolicyIdentity.of(policy.manifest).judged
+    game = record_game(act, judged.spec.id, judged.env_params, video, seed=seed, epsilon=share, spec=judged.spec)
+    typer.echo(f"{video}: return {game.points:g} in {game.length:,} steps")
 
 
 def tempered(params: Any, temperature: float | None) -> Any:
@@ -247,20 +244,19 @@ def compare(
 
         rljob compare runs/* --by algorithm.learningRate --target 400 --json
     """
-    with one_line_errors():
-        require_data_plane("rljob compare")
-        if html is not None and not html.parent.is_dir():
-            raise UsageError(f"--html {html}: there is no folder {html.parent}; create it first")
-        if html is not None and html.is_dir():
-            raise UsageError(f"--html {html}: is a folder; name a file, such as {html / 'comparison.html'}")
-        from rljob.comparison.comparison import compare as compared
-        from rljob.comparison.page import document, lines, render_comparison
-        from rljob.strict_json import dumps
+    require_data_plane("rljob compare")
+    if html is not None and not html.parent.is_dir():
+        raise UsageError(f"--html {html}: there is no folder {html.parent}; create it first")
+    if html is not None and html.is_dir():
+        raise UsageError(f"--html {html}: is a folder; name a file, such as {html / 'comparison.html'}")
+    from rljob.comparison.comparison import compare as compared
+    from rljob.comparison.page import document, lines, render_comparison
+    from rljob.strict_json import dumps
 
-        comparison = compared(runs, by or (), target)
-        if html is not None:
-            try:
-                replace(html, render_comparison(comparison))
-            except OSError as error:
-                raise UsageError(f"--html {html}: can't be written: {error.strerror}; name another file") from error
-        typer.echo(dumps(document(comparison)) if as_json else "\n".join(lines(comparison)))
+    comparison = compared(runs, by or (), target)
+    if html is not None:
+        try:
+            replace(html, render_comparison(comparison))
+        except OSError as error:
+            raise UsageError(f"--html {html}: can't be written: {error.strerror}; name another file") from error
+    typer.echo(dumps(document(comparison)) if as_json else "\n".join(lines(comparison)))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rljob.api.catalogue import type_in_words
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType
 from rljob.api.declaration import OF_ITS_ENVIRONMENT
 from rljob.api.effective import default_words
@@ -19,7 +20,6 @@ from rljob.api.presets import PRESETS
 from rljob.api.roles import Accelerator
 from rljob.api.rules import RULES
 from rljob.api.status import RLJobStatus
-from rljob.api.type_words import type_in_words
 
 
 def reference() -> str:

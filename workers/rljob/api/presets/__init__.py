@@ -1,7 +1,7 @@
 """Whole jobs to start from: ``spec.preset`` names one, and what is written beside it wins. Each is in the folder of its
 algorithm."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -23,16 +23,6 @@ def values_at(path: str) -> Mapping[str, Any]:
     """Preset -> the value that it sets at ``path`` (``spec.algorithm.learningRate``), of those that set one. Lists are
     values; sections are not."""
     return _by_path().get(path, {})
-
-
-def fields_set_in(path: str) -> Mapping[str, Sequence[str]]:
-    """Preset -> the fields of the section at ``path`` in which it sets something, of those that do."""
-    found: dict[str, dict[str, None]] = {}
-    for place, values in _by_path().items():
-        if place.startswith(f"{path}."):
-            for name in values:
-                found.setdefault(name, {})[place.removeprefix(f"{path}.").partition(".")[0]] = None
-    return {name: list(found[name]) for name in PRESETS if name in found}
 
 
 def paths() -> Iterator[str]:
