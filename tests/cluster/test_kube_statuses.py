@@ -77,7 +77,7 @@ async def test_another_operator_goes_by_the_configmap_whatever_its_presets_say(
     await pong.bring_up()
     before, preset = await configured(), PRESETS["CartPoleIMPALA"]
     other = replace(preset, spec={**preset.spec, "algorithm": {"type": "IMPALA", "gamma": 0.5}})
-    monkeypatch.setattr("rljob.api.presets.merging.PRESETS", {**PRESETS, "CartPoleIMPALA": other})
+    monkeypatch.setattr("rljob.api.effective.PRESETS", {**PRESETS, "CartPoleIMPALA": other})
     pong.next_operator()
     await pong.settle()
     assert await configured() == before

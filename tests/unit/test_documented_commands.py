@@ -16,8 +16,8 @@ import yaml
 from rljob.api import ManifestError, parse_job
 from rljob.api.document import parse_document
 from rljob.api.fields import TypedPlace
-from rljob.api.pods import RoleSpec
-from rljob.api.presets import leaves, paths
+from rljob.api.presets import by_path, leaves
+from rljob.api.roles import RoleSpec
 from rljob_operator.cli import app, plugin
 
 from tests.support.documents import DOCUMENTS, LOGS, blocks, inline_code
@@ -188,7 +188,7 @@ ROLES = re.compile(
 def test_each_field_stands_in_an_example_a_preset_or_a_page() -> None:
     schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     fields = [*_leaves(schema["properties"]["spec"])]
-    used = {*_in_examples(), *(path.removeprefix("spec.") for path in paths())}
+    used = {*_in_examples(), *(path.removeprefix("spec.") for path in by_path())}
     known = {
         _of_any_role(".".join(path.split(".")[:depth])) for path in used for depth in range(1, path.count(".") + 2)
     }

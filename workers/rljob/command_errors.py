@@ -55,10 +55,8 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
         if where:  # a plug-in that ends its process, as an example's main does: else the reason would be lost
             _fail(f"{where}SystemExit: {end.code}", EXIT_FAILURE)
         raise
-    except CommandRefused as error:
-        _fail(str(error), error.exit_code)
     except (ManifestError, UsageError) as error:
-        _fail(str(error), configuration_exit)
+        _fail(str(error), error.exit_code if isinstance(error, CommandRefused) else configuration_exit)
     except Exception as error:  # the outermost frame of a command: nothing above it would show the error
         if isinstance(error, BrokenPipeError) and _reader_left():
             raise  # which ends without a word, as any program does in the middle of `rljob why | head`

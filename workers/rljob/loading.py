@@ -166,14 +166,15 @@ def shown(came: object) -> str:
         if kind == "an array" and not shape:
             return f"{came} ({dtype})"
         return f"{kind} {str(dtype).removeprefix('torch.')} {list(shape)}"
-    if isinstance(came, tuple):
-        return f"{len(came)} values ({', '.join(map(shown, came))})" if len(came) < _MANY else f"{len(came)} values"
-    if isinstance(came, list | set):
-        return _begun(str(came), f" ({len(came)} values)")
-    if came is None or isinstance(came, int | float):
-        return str(came)
-    if isinstance(came, str):
-        return _begun(repr(came), f" ({len(came)} characters)")
+    match came:
+        case tuple():
+            return f"{len(came)} values ({', '.join(map(shown, came))})" if len(came) < _MANY else f"{len(came)} values"
+        case list() | set():
+            return _begun(str(came), f" ({len(came)} values)")
+        case None | int() | float():
+            return str(came)
+        case str():
+            return _begun(repr(came), f" ({len(came)} characters)")
     return f"a {type(came).__name__}"
 
 

@@ -14,14 +14,15 @@ def dumps(document: Any, indent: int | None = None, *, sort_keys: bool = False) 
 
 def finite(value: Any) -> Any:
     """A copy that strict JSON can carry: NaN and infinities become None, NumPy values numbers, the rest its text."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [finite(item) for item in value]
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(key): finite(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [finite(item) for item in value]
     if hasattr(value, "tolist"):  # NumPy scalars and arrays
         return finite(value.tolist())
     return str(value)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rljob.api import RLJob
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import RenderingMemory
-from rljob.api.rules.transitions import read_at_start
+from rljob.api.live import read_at_start
 
 CHECKPOINT_ANNOTATION = "rljob.dev/checkpoint-requested-at"
 """A user's request for a checkpoint: any new text in it, by custom the time of the request."""

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.document import in_one_line
-from rljob.api.experiment_status import MOST_ROWS, RLExperimentStatus
+from rljob.api.experiment import MOST_ROWS, RLExperimentStatus
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false, merged, true, withdrawn
 from rljob_operator.experiments.population import copied, schedule

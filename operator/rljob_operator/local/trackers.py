@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rljob.api.tracking import TrackingSpec
+from rljob.api.job import TrackingSpec
 from rljob.child import Child
 from rljob.tracking.tracker import FOLDER, HUNG_SECONDS, TRACKERS, trackers_of
 

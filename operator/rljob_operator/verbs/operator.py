@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 from rljob.strict_json import dumps
 
@@ -84,31 +83,30 @@ def operator(
       rljob operator --namespace team-a --plain-logs --reach pods-proxy \\
         --image registry.example.com/rljob-worker:0.1.0
     """
-    with one_line_errors():
-        try:
-            from rljob_operator.kube.apiserver.access import NoAccess
-            from rljob_operator.kube.process.operator import OperatorConfig
-            from rljob_operator.kube.process.run import run_operator
-        except ImportError as error:
-            raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
-        from rljob_operator.kube.process.configuration import OperatorConfiguration, read_configuration, settings_of
+    try:
+        from rljob_operator.kube.apiserver.access import NoAccess
+        from rljob_operator.kube.process.operator import OperatorConfig
+        from rljob_operator.kube.process.run import run_operator
+    except ImportError as error:
+        raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
+    from rljob_operator.kube.process.configuration import OperatorConfiguration, read_configuration, settings_of
 
-        _log(json_logs)
-        given = read_configuration(config) if config is not None else OperatorConfiguration()
-        runs = OperatorConfig(
-            settings_of(given, operator_namespace, image),
-            namespaces=tuple(namespace) if namespace else None,
-            lease_namespace=lease_namespace,
-            kubeconfig=kubeconfig,
-            context=context,
-            port=port,
-            workers=workers,
-            reach=reach,
-        )
-        try:
-            asyncio.run(run_operator(runs))
-        except NoAccess as problem:
-            raise UsageError(str(problem)) from None
+    _log(json_logs)
+    given = read_configuration(config) if config is not None else OperatorConfiguration()
+    runs = OperatorConfig(
+        settings_of(given, operator_namespace, image),
+        namespaces=tuple(namespace) if namespace else None,
+        lease_namespace=lease_namespace,
+        kubeconfig=kubeconfig,
+        context=context,
+        port=port,
+        workers=workers,
+        reach=reach,
+    )
+    try:
+        asyncio.run(run_operator(runs))
+    except NoAccess as problem:
+        raise UsageError(str(problem)) from None
 
 
 def _log(as_json: bool) -> None:

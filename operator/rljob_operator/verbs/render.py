@@ -15,7 +15,6 @@ from rljob.api.job import KIND
 from rljob.api.problems import ABSENT, Problem
 from rljob.cli.explain import written_out
 from rljob.cli.validate import SetOption, checked
-from rljob.command_errors import one_line_errors
 from rljob.loading import PluginProblem
 
 from rljob_operator.core.member import Role
@@ -116,23 +115,22 @@ def render(
 
       rljob render my.yaml --effective > effective.yaml
     """
-    with one_line_errors():
-        file = Path(source)
-        if effective:
-            found = checked(file, overrides or (), made=False)
-            typer.echo(found.document, nl=False)
-            for note in found.notes:
-                typer.echo(f"  {note}", err=True)
-            return
-        if not (overrides or namespace or image or file.exists()) and (text := written_out(source)):
-            typer.echo(text, nl=False)
-            return
-        written = read_manifest(file, overrides or ())
-        if namespace is not None:
-            written = {**written, "metadata": {**(written.get("metadata") or {}), "namespace": namespace}}
-        settings = Settings(image=image or default_image())
-        documents = list(objects(written, settings))
-        typer.echo("---\n".join(dump_document(each) for each in documents), nl=False)
+    file = Path(source)
+    if effective:
+        found = checked(file, overrides or (), made=False)
+        typer.echo(found.document, nl=False)
+        for note in found.notes:
+            typer.echo(f"  {note}", err=True)
+        return
+    if not (overrides or namespace or image or file.exists()) and (text := written_out(source)):
+        typer.echo(text, nl=False)
+        return
+    written = read_manifest(file, overrides or ())
+    if namespace is not None:
+        written = {**written, "metadata": {**(written.get("metadata") or {}), "namespace": namespace}}
+    settings = Settings(image=image or default_image())
+    documents = list(objects(written, settings))
+    typer.echo("---\n".join(dump_document(each) for each in documents), nl=False)
 
 
 def server_problems(written: dict[str, Any]) -> list[Problem]:

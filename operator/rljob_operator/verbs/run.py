@@ -11,10 +11,10 @@ from typing import Any, Literal
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally, parse_job
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.effective import note_on
 from rljob.api.examples import ZOO, examples_for
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NOT_SAVED
 from rljob.api.learner_status import LearnerStatus
-from rljob.api.presets.merging import note_on
 from rljob.api.status import Condition, RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.envs import EnvironmentSpec, hand_over

@@ -15,7 +15,6 @@ from rljob.api.experiment import is_experiment
 from rljob.api.overrides import read_overrides
 from rljob.api.types import quantity
 from rljob.cli.validate import SetOption
-from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.strict_json import dumps
@@ -65,35 +64,32 @@ def size(
 
         rljob size my.yaml --calibration here.json
     """
-    with one_line_errors():
-        require_data_plane("rljob size")
-        plain = read_manifest(file)
-        overrides = read_overrides(set_ or (), plain)
-        written = written_job(plain, overrides)
-        if is_experiment(written):
-            raise UsageError(f"{file}: an RLExperiment is several jobs; give the manifest of one RLJob")
-        whole = as_found(plain, overrides, manifest_file(file).parent)
-        job = parse_job(whole)
-        if calibration is None:
-            from rljob_operator.local.calibration import calibrate  # what trains, which a base install lacks
+    require_data_plane("rljob size")
+    plain = read_manifest(file)
+    overrides = read_overrides(set_ or (), plain)
+    written = written_job(plain, overrides)
+    if is_experiment(written):
+        raise UsageError(f"{file}: an RLExperiment is several jobs; give the manifest of one RLJob")
+    whole = as_found(plain, overrides, manifest_file(file).parent)
+    job = parse_job(whole)
+    if calibration is None:
+        from rljob_operator.local.calibration import calibrate  # what trains, which a base install lacks
 
-            measured, busy = calibrate(whole, seconds, lambda text: typer.echo(text, err=True))
-        else:
-            measured, busy = _read(calibration)
-            if (job.spec.replay is None) == (measured["stored_bytes"] > 0):
-                which = "without" if job.spec.replay is not None else "with"
-                raise UsageError(
-                    f"{calibration}: its numbers are of a job {which} replay, unlike {file}; calibrate that"
-                )
-        found = sizing(job, measured)
-        document = {"calibration": measured, "busy": busy, "sizing": found}
-        typer.echo(dumps(document, 2) if as_json else "\n".join(_lines(job, measured, found)))
+        measured, busy = calibrate(whole, seconds, lambda text: typer.echo(text, err=True))
+    else:
+        measured, busy = _read(calibration)
+        if (job.spec.replay is None) == (measured["stored_bytes"] > 0):
+            which = "without" if job.spec.replay is not None else "with"
+            raise UsageError(f"{calibration}: its numbers are of a job {which} replay, unlike {file}; calibrate that")
+    found = sizing(job, measured)
+    document = {"calibration": measured, "busy": busy, "sizing": found}
+    typer.echo(dumps(document, 2) if as_json else "\n".join(_lines(job, measured, found)))
+    if busy:
+        typer.echo(f"not to be believed: {busy}", err=True)
+    if write is not None:
         if busy:
-            typer.echo(f"not to be believed: {busy}", err=True)
-        if write is not None:
-            if busy:
-                raise UsageError(f"{write} is not written: calibrate again when this machine has nothing else to do")
-            _write(write, job, with_requests(written, found["roles"]), found["roles"])
+            raise UsageError(f"{write} is not written: calibrate again when this machine has nothing else to do")
+        _write(write, job, with_requests(written, found["roles"]), found["roles"])
 
 
 def _read(file: Path) -> tuple[dict[str, float], str]:

@@ -3,8 +3,7 @@
 import time
 
 from rljob.api.conditions import CATALOGUE
-from rljob.api.experiment import is_experiment
-from rljob.api.experiment_status import RLExperimentStatus
+from rljob.api.experiment import RLExperimentStatus, is_experiment
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import Condition
 

@@ -63,19 +63,6 @@ def test_a_vector_is_shown_flat(tmp_path: Path) -> None:
     assert [str(plan) for plan in network.compute_plans("FP32", native=("fp32",))] == ["fp32"]
 
 
-def test_a_default_that_its_type_does_not_take_is_the_authors_mistake(tmp_path: Path) -> None:
-    text = (
-        "from typing import Annotated\nfrom rljob.plugins import Integer\n\n"
-        "class P(ParameterSet):\n    width: Annotated[int, Integer(1, 64)] = 128\n\n"
-        "def make(inputs, parameters: P):\n    return nn.Linear(4, parameters.width)\n"
-    )
-    with pytest.raises(
-        PluginProblem,
-        match=r"network net_\d+.py:make: the default of width in P is 128; allowed: an integer from 1 to 64",
-    ):
-        with_own_parts(job(written(tmp_path, text), {"width": 8}))
-
-
 @pytest.mark.parametrize("block", ["impala", "apeXDQN"])
 def test_its_parameters_are_checked_as_its_type_says(block: str) -> None:
     with_own_parts(job(RESNET, {"channels": [4]}, block=block))

@@ -8,9 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 from rljob.api import RLJob, dump_manifest, load_manifest
 from rljob.api.document import parse_document
-from rljob.api.effective import effective as with_defaults
+from rljob.api.effective import effective as with_defaults, with_preset
 from rljob.api.overrides import apply_overrides, read_overrides
-from rljob.api.presets.merging import with_preset
 from rljob.api.rules.algorithm import an_environment_or_a_preset
 from rljob.api.structure import without_nulls
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rljob.api.generate.schema import transition_validations
-from rljob.api.rules.transitions import TRANSITIONS, TransitionRule
+from rljob.api.live import TRANSITIONS, TransitionRule
 
 from tests.unit.api.bad_manifests import BASE, CLUSTER, ENVIRONMENT, IMPALA, PRESET, QUEUE
 

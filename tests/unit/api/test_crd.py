@@ -11,10 +11,10 @@ import cel
 import pytest
 import yaml
 from pydantic import BaseModel
-from rljob.api.experiment_status import RLExperimentStatus
+from rljob.api.experiment import RLExperimentStatus
 from rljob.api.fields import unwrapped
+from rljob.api.generate.__main__ import CRD_FILE, EXPERIMENT_CRD_FILE, generated
 from rljob.api.generate.crd import definition, experiment_definition
-from rljob.api.generate.files import CRD_FILE, EXPERIMENT_CRD_FILE, generated
 from rljob.api.status import RLJobStatus
 from rljob.api.status_model import StatusModel, TimestampText
 from rljob.api.types import DecimalText

@@ -12,9 +12,8 @@ from rljob.api import RLJob, parse_job, transition_problems
 from rljob.api.algorithm import SHARED
 from rljob.api.fields import literal_values
 from rljob.api.job import RLJobSpec
-from rljob.api.live import not_live
+from rljob.api.live import not_live, read_at_start
 from rljob.api.mutability import ANY_TIME, NEVER, WHILE_SUSPENDED, MarkedField, When, places
-from rljob.api.rules.transitions import read_at_start
 
 from tests.support import api_server
 from tests.unit.api.bad_manifests import BASE, IMPALA, document, in_force

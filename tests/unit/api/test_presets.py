@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from rljob.api import ManifestError, RLJob, load_manifest, parse_job, quantity
 from rljob.api.algorithm import BLOCKS
+from rljob.api.effective import NO_ALGORITHM, note_on
 from rljob.api.presets import PRESETS, PresetName
-from rljob.api.presets.merging import NO_ALGORITHM, note_on
 
 from tests.support import api_server
 from tests.support.jobs import job_of, manifest_of

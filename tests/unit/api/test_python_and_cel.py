@@ -17,9 +17,8 @@ import yaml
 from hypothesis import example, given, settings, strategies as st
 from pydantic import ValidationError
 from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, transition_problems
-from rljob.api.effective import effective as with_defaults
+from rljob.api.effective import effective as with_defaults, with_preset
 from rljob.api.generate.schema import rule_validations
-from rljob.api.presets.merging import with_preset
 from rljob.api.rules import RULES, broken_rules
 from rljob.api.structure import misfits, without_nulls
 

@@ -9,7 +9,7 @@ import pytest
 from rljob.api import PRESETS, load_manifest, parse_job
 from rljob.api.catalogue import explained
 from rljob.api.document import parse_document
-from rljob.api.presets.merging import NO_ALGORITHM
+from rljob.api.effective import NO_ALGORITHM
 
 from tests.support.command_line import invoke, printed, refused
 

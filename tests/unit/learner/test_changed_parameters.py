@@ -15,8 +15,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel
 from rljob.api import ApeXDQNParameters, ImpalaParameters, PPOParameters
-from rljob.api.fields import literal_values, marker_of
-from rljob.api.mutability import mark_of
+from rljob.api.fields import literal_values, mark_in, marker_of
+from rljob.api.mutability import Mutability
 from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
 from rljob.api.types import Integer, Real, WordOrFactory
 from rljob.checkpoints import store as checkpoint
@@ -88,7 +88,7 @@ def gone_on(name: str, field: str, folder: Path) -> None:
 
 
 FIELDS = [(name, field) for name, model in MODELS.items() for field in model.model_fields]
-MARKED = [(name, field) for name, field in FIELDS if mark_of(MODELS[name].model_fields[field]) is not None]
+MARKED = [(name, field) for name, field in FIELDS if mark_in(MODELS[name].model_fields[field], Mutability) is not None]
 
 
 OF_THE_USERS_NETWORK = "network_parameters"
@@ -104,7 +104,7 @@ def test_what_may_change_leaves_the_checkpoint_usable(name: str, field: str, tmp
 
 @pytest.mark.parametrize(("name", "field"), MARKED)
 def test_what_never_changes_would_not_have(name: str, field: str, tmp_path: Path) -> None:
-    mark = mark_of(MODELS[name].model_fields[field])
+    mark = mark_in(MODELS[name].model_fields[field], Mutability)
     if mark.why != OF_THIS_NETWORK:
         pytest.skip(f"it is about more than the checkpoint: {mark.why}")
     with pytest.raises(CheckpointProblem):

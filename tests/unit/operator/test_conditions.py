@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rljob.api import RLJob, parse_job
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
-from rljob.api.presets.merging import NO_ALGORITHM
+from rljob.api.effective import NO_ALGORITHM
 from rljob.api.status_model import MAX_MESSAGE, rfc3339
 from rljob_operator.core.conditions.update import merged, true
 from rljob_operator.core.member import Phase

@@ -20,7 +20,7 @@ from rljob.algorithms.trunk import FrameNetwork, row_width, seen_by_convolutions
 from rljob.api.networks import resolved_network
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, ManifestError, Problem
-from rljob.api.structure import check_defaults, structural_problems
+from rljob.api.structure import structural_problems
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, told
 
 _ROWS = 2
@@ -65,7 +65,6 @@ def parameters_type(name: str) -> type[ParameterSet]:
             f"network {short(name)}: the type of its second argument, {takes[1]!r}, has to be a subclass of "
             f"rljob.plugins.ParameterSet, but is {getattr(kind, '__name__', kind) if kind is not None else 'not written'}"
         )
-    check_defaults(f"network {short(name)}", kind)
     return kind
 
 

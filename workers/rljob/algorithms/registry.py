@@ -21,8 +21,8 @@ from rljob.api.episode_metrics import NAME_PATTERN
 from rljob.api.learner_status import RECORDED_NAMES
 from rljob.api.parameters import ActorCriticParameterSet, ParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.problems import ABSENT
-from rljob.api.rules import own_algorithm_problems
-from rljob.api.structure import check_defaults, not_with, structural_problems
+from rljob.api.rules import broken_rules
+from rljob.api.structure import not_with, structural_problems
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, shown, told
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def with_own_parts(job: RLJob) -> RLJob:
         raise PluginProblem(words) from error
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"algorithm": spec.with_own(own)})})
     _refuse([*_place_problems(job, made), *_network_problems(own)])
-    _refuse(own_algorithm_problems(job))
+    _refuse(problem for rule, _, problem in broken_rules(job) if rule.parameters)  # which no one could ask before
     return job
 
 
@@ -157,7 +157,6 @@ def _check_declarations(name: str, made: AnyAlgorithm) -> None:
             f"algorithm {short(name)}: its attribute parameters has to be a class that is a rljob.plugins.{base.__name__}, but "
             f"is {kind!r}"
         )
-    check_defaults(f"algorithm {short(name)}", kind)
     metrics: Any = getattr(made, "metrics", None)
     if not isinstance(metrics, tuple) or not all(isinstance(each, str) for each in metrics):
         raise PluginProblem(

@@ -7,13 +7,13 @@ from rljob.algorithms.ppo.parameters import PPOParameters
 from rljob.algorithms.sac.parameters import SACParameters
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.job import API_VERSION, KIND, RLJob, RLJobSpec
+from rljob.api.live import transition_problems
 from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest, written_job
 from rljob.api.local import memory_estimate, not_applied_locally
 from rljob.api.parameters import UnrollQueue
 from rljob.api.presets import PRESETS, Preset
 from rljob.api.problems import ManifestError, Problem, nearest
 from rljob.api.roles import credits_per_actor
-from rljob.api.rules.transitions import transition_problems
 from rljob.api.sources import as_found, read_with_files, with_code, with_files_beside
 from rljob.api.types import quantity
 

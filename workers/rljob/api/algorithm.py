@@ -11,8 +11,8 @@ from pydantic.alias_generators import to_camel
 
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.declaration import BuiltIn
-from rljob.api.fields import Follows, OfParameters, in_words, unwrapped
-from rljob.api.mutability import LIVE, UNLEARNED, WHILE_SUSPENDED, Mutability, When, mark_of, never
+from rljob.api.fields import Follows, OfParameters, in_words, mark_in, unwrapped
+from rljob.api.mutability import LIVE, UNLEARNED, WHILE_SUSPENDED, Mutability, When, never
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import FACTORY_PATTERN, APIModel, Integer, JSONObject, Text, WordOrFactory
 
@@ -78,11 +78,11 @@ def _widest(markers: tuple[Any, ...]) -> Any:
 
 def _mark(name: str, sets: Mapping[str, type[BaseModel]]) -> Mutability:
     """When it may change: what never does with one algorithm may with another, which Python alone can tell
-    (`rljob.api.rules.transitions`)."""
+    (`rljob.api.live`)."""
     never = {algorithm: mark for algorithm, kind in sets.items() if (mark := never_changing(kind, name)) is not None}
     if len(never) == len(sets):
         return next(iter(never.values()))
-    if all(mark_of(kind.model_fields[name]) == LIVE for kind in sets.values()):
+    if all(mark_in(kind.model_fields[name], Mutability) == LIVE for kind in sets.values()):
         return LIVE
     because = next((mark.why for mark in never.values()), "")
     return (
@@ -92,7 +92,7 @@ def _mark(name: str, sets: Mapping[str, type[BaseModel]]) -> Mutability:
 
 def never_changing(kind: type[BaseModel], name: str) -> Mutability | None:
     """The mark of a parameter that never changes with this parameter set."""
-    mark = mark_of(kind.model_fields[name]) if name in kind.model_fields else None
+    mark = mark_in(kind.model_fields[name], Mutability) if name in kind.model_fields else None
     return mark if mark is not None and mark.when is When.NEVER else None
 
 

@@ -11,12 +11,12 @@ from pydantic import BaseModel
 from rljob.api.document import in_one_line
 from rljob.api.effective import default_words
 from rljob.api.experiment import RLExperiment
-from rljob.api.fields import TypedPlace, paragraphs, places_below
+from rljob.api.fields import TypedPlace, in_words, paragraphs, places_below
 from rljob.api.job import Metadata, RLJob, RLJobSpec
 from rljob.api.mutability import When, places
-from rljob.api.pods import EnvVar
-from rljob.api.presets import PRESETS, is_set, values_at
+from rljob.api.presets import PRESETS, by_path, is_set
 from rljob.api.problems import folded, nearest, unknown_name
+from rljob.api.roles import EnvVar
 from rljob.api.status import RLJobStatus
 from rljob.api.types import DecimalText, Integer, JSONObject, ListOrWord, QuantityText, Real, Text, WordOrFactory
 
@@ -79,7 +79,7 @@ def _explanation(shown: str, place: TypedPlace) -> Explanation:
         default=_default(place, shown),
         changes="",
         description=_description(place),
-        presets=values_at(shown),
+        presets=by_path().get(shown, {}),
         fields=dict(place.entry.fields_below()),
     )
 
@@ -159,8 +159,7 @@ def _unknown(shown: str, owner: TypedPlace, step: str) -> str:
     found = _meant(shown, known, step)[:_MOST_SUGGESTIONS]
     if not found:
         return f"{shown} has no field {step!r}; known here: {', '.join(sorted(known))}"
-    *first, last = found
-    return f"{shown} has no field {step!r}; did you mean {', '.join(first)}{' or ' if first else ''}{last}?"
+    return f"{shown} has no field {step!r}; did you mean {in_words(found, 'or')}?"
 
 
 def _meant(shown: str, known: Sequence[str], step: str) -> list[str]:
@@ -178,15 +177,9 @@ def _meant(shown: str, known: Sequence[str], step: str) -> list[str]:
 
 
 def _description(place: TypedPlace) -> tuple[str, ...]:
-    """The field's own words, then those of its type, less a paragraph of the one that only begins the other's."""
-    model = place.entry.model
-    of_field = paragraphs(place.description)
-    of_type = paragraphs(model.__doc__) if model is not None else ()
-    if of_field and of_type and of_type[0].startswith(of_field[0].rstrip(".")):
-        return of_type
-    if of_field and of_type and of_field[0].startswith(of_type[0].rstrip(".")):
-        return (*of_field, *of_type[1:])
-    return (*of_field, *of_type)
+    """The field's own words, then those of its type."""
+    of_type = place.entry.model
+    return tuple(dict.fromkeys((*paragraphs(place.description), *paragraphs(of_type.__doc__ if of_type else ""))))
 
 
 def _default(place: TypedPlace, shown: str) -> str:

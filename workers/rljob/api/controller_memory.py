@@ -178,7 +178,7 @@ class ControllerMemory(StatusModel):
     """A suspension under way or in force."""
     started_with: ShortText = ""
     """Digest of what roles read when they start, as it was when those that run were started: on one machine of the spec in force
-    (`rljob.api.rules.transitions`), on a cluster of what the job's user wrote."""
+    (`rljob.api.live`), on a cluster of what the job's user wrote."""
     rendering: RenderingMemory | None = None
     """What pods are made with since the job was last started; unset on one machine."""
     checkpoint_request: CheckpointRequestMemory | None = None

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rljob.api.parameters import ParameterSet
+from rljob.api.problems import value_at
 from rljob.api.types import FACTORY_PATTERN, APIModel, Flag, Integer, JSONObject, ListOrWord, Real, Text
 
 
@@ -144,14 +145,8 @@ class EnvironmentSource(EnvironmentParameters):
 def judged_in(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The environment that the evaluator plays in: which one, and what changes the points of a game there. ``spec`` is that of a
     job in force, as its file has it."""
-    of_evaluator = _section(_section(spec, "evaluator"), "environment")
-    own = {part: value for part, value in of_evaluator.items() if value is not None}
-    played = {**_section(spec, "environment"), **own}
-    sticky = _section(played, "atari").get("stickyActionProbability")
+    own = {part: value for part, value in (value_at(spec, "evaluator.environment") or {}).items() if value is not None}
+    played = {**(value_at(spec, "environment") or {}), **own}
+    sticky = value_at(played, "atari.stickyActionProbability")
     parts = ("id", "kwargs", "maxEpisodeSteps", "maxEpisodeRawFrames")
     return {**{part: played.get(part) for part in parts}, "stickyActionProbability": sticky}
-
-
-def _section(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}

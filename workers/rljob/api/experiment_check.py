@@ -24,8 +24,7 @@ from rljob.api.experiment_trials import Experiment, bounds, identity, settings_t
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.live import not_live
 from rljob.api.load import given, parse_job
-from rljob.api.presets.merging import value_at
-from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.problems import ABSENT, ManifestError, Problem, value_at
 from rljob.api.rule import Rule, at_least, at_most
 from rljob.api.rules import broken
 from rljob.api.structure import structural_problems

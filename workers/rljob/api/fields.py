@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from rljob.api.types import Integer, JSONObject, ListOrWord, QuantityText, Real, Text, WordOrFactory, plain_number
 
@@ -102,10 +102,10 @@ def description_of(model: type[BaseModel], name: str) -> str:
     return field.description or next(filter(None, (_docstrings_below_fields(each).get(name) for each in owners)), "")
 
 
-def in_words(names: Sequence[str]) -> str:
+def in_words(names: Sequence[str], word: str = "and") -> str:
     """``A, B and C``."""
     *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 @cache
@@ -147,7 +147,8 @@ def default_of(model: type[BaseModel], name: str) -> Any:
     if value is None and mark is not None:
         groups = mark.grouped(lambda kind: default_of(kind, name))
         return groups[0][0] if len(groups) == 1 else PydanticUndefined
-    return PydanticUndefined if value is None else _plain(value)
+    unset = value is None or value is PydanticUndefined
+    return PydanticUndefined if unset else plain_number(to_jsonable_python(value, exclude_none=True))
 
 
 def default_in_words(model: type[BaseModel], name: str) -> str:
@@ -165,17 +166,6 @@ def default_in_words(model: type[BaseModel], name: str) -> str:
 
 def _said(value: Any) -> str:
     return "unset" if value is PydanticUndefined else json.dumps(value)
-
-
-def _plain(value: Any) -> Any:
-    """A default as JSON."""
-    if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        plain = {field.alias or name: _plain(getattr(value, name)) for name, field in fields.items()}
-        return {alias: item for alias, item in plain.items() if item is not None}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return plain_number(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,17 @@
 """RLJob, group ``rljob.dev``, version ``v1alpha1``: one training job, on one machine or a cluster."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from rljob.api.algorithm import AlgorithmSpec
-from rljob.api.cluster import CodeSpec, MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.environment import EnvironmentSource
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, ForkSpec, ScheduledChange, SuccessPolicy
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
-from rljob.api.pods import SecretRef
 from rljob.api.presets import REMOVABLE, PresetName
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.replay import ReplaySpec
-from rljob.api.roles import ActorsSpec, AutoscalingSpec, EvaluatorSpec, InferenceSpec, LearnerSpec
-from rljob.api.tracking import TrackingSpec
+from rljob.api.roles import ActorsSpec, AutoscalingSpec, EvaluatorSpec, InferenceSpec, LearnerSpec, SecretRef
 from rljob.api.types import APIModel, Flag, Integer, Name, Seconds, SecondsOrZero, Text
 
 API_VERSION = "rljob.dev/v1alpha1"
@@ -24,17 +21,17 @@ KIND = "RLJob"
 _Texts = dict[Annotated[str, Text(1 << 20, "text")], Annotated[str, Text(1 << 20, "text", shortest=0)]]
 
 
+NAME: Final = Text(
+    45,
+    "a DNS label (lower-case letters, digits, '-', a letter first) short enough for \"<name>-actor-12345\"",
+    r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+)
+
+
 class Metadata(APIModel):
     """The job's identity. The API server limits number and length of labels and annotations."""
 
-    name: Annotated[
-        str,
-        Text(
-            45,
-            "a DNS label (lower-case letters, digits, '-', a letter first) short enough for \"<name>-actor-12345\"",
-            r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
-        ),
-    ]
+    name: Annotated[str, NAME]
     """Name of the job, its pods, services and run folder."""
     namespace: Name = "default"
     """Namespace on a cluster."""
@@ -42,6 +39,90 @@ class Metadata(APIModel):
     """Labels; kueue.x-k8s.io/queue-name names a queue."""
     annotations: _Texts = Field(default_factory=dict)
     """Annotations; a new value of rljob.dev/checkpoint-requested-at asks for a checkpoint."""
+
+
+DATA_PORTS: Final = range(5551, 5557)
+"""Ports of the pods on which roles talk to each other."""
+
+
+class CodeSpec(APIModel):
+    """Your own files, which every pod unpacks and works in. `rljob run -n` writes this."""
+
+    config_map: Annotated[str, Text(253, "a ConfigMap")]
+    """A ConfigMap in the job's namespace, with a tar archive compressed by gzip as its entry code.tar.gz."""
+    digest: Annotated[str, Text(71, "sha256: and 64 digits of the archive", r"^sha256:[0-9a-f]{64}$")]
+    """The archive that the pods take; a role that finds another one fails the job."""
+
+
+class Kueue(APIModel):
+    """How the job queues, if metadata.labels has kueue.x-k8s.io/queue-name."""
+
+    actor_block_size: Annotated[int, Integer(1, 10_000)] = 16
+    """Actors that Kueue admits together."""
+
+
+class SchedulingSpec(APIModel):
+    """How the cluster admits and places the job as a whole."""
+
+    kueue: Kueue = Field(default_factory=Kueue)
+    """How the job asks Kueue for quota."""
+
+
+class NetworkSpec(APIModel):
+    """Who may talk to the job's pods, and how."""
+
+    policy: Literal["Enabled", "Disabled"] = "Enabled"
+    """A NetworkPolicy that admits only pods of the same job."""
+    encryption: Literal["None", "Curve"] = "Curve"
+    """Curve encrypts and authenticates every connection between pods."""
+
+
+class MonitoringSpec(APIModel):
+    """How metrics are scraped."""
+
+    metrics_port: Annotated[int, Integer(1024, 65_535)] = 9090
+    """Port of /metrics, /healthz, /readyz and /status in each pod."""
+
+
+_Word = Text(128, "a name without '/'", r"^[^/\s]([^/\n]*[^/\s])?$")
+_URI = Text(
+    2048,
+    'a tracking URI without credentials, such as "http://mlflow:5000"',
+    r"^[^\s@:]+(:[^\s@0-9][^\s@]*)?$",  # to MLflow "mlflow:5000" is a scheme that it does not know
+)
+
+
+class WandbTracking(APIModel):
+    """A run of W&B; its client is the extra [wandb]. The key comes from WANDB_API_KEY or from `wandb login`."""
+
+    project: Annotated[str, _Word] = "rljob"
+    """Name of the project."""
+    entity: Annotated[str, _Word] | None = None
+    """Team or user. Unset: the key's own."""
+    group: Annotated[str, _Word] | None = None
+    """Group of runs, such as an experiment's name."""
+    tags: Annotated[list[Annotated[str, Text(64, "a tag")]], Field(max_length=64)] = Field(default_factory=list)
+    """Tags of the run."""
+
+
+class MLflowTracking(APIModel):
+    """A run of MLflow; its client is the extra [mlflow]. Credentials come from MLFLOW_TRACKING_TOKEN and the like."""
+
+    uri: Annotated[str, _URI]
+    """Address of the tracking server."""
+    experiment: Annotated[str, Text(256, "a name", r"^\S(.*\S)?$")] = "rljob"
+    """Experiment; created if missing."""
+
+
+class TrackingSpec(APIModel):
+    """Trackers that also get the metrics. A tracker that cannot be reached never delays training; its points are sent later."""
+
+    wandb: WandbTracking | None = None
+    """Send metrics to W&B."""
+    mlflow: MLflowTracking | None = None
+    """Send metrics to MLflow."""
+    secret_ref: SecretRef | None = None
+    """Credentials on a cluster, as variables (WANDB_API_KEY, MLFLOW_TRACKING_TOKEN ...) of the tracker's containers alone."""
 
 
 _REMOVABLE = f"^({'|'.join(path.replace('.', '[.]') for path in REMOVABLE)})$"

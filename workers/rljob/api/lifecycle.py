@@ -7,7 +7,7 @@ from pydantic import Field
 from rljob.api.episode_metrics import NAME_PATTERN
 from rljob.api.learner_status import Verdict
 from rljob.api.mutability import ANY_TIME, UNLEARNED, WHILE_SUSPENDED, never
-from rljob.api.pods import SecretRef
+from rljob.api.roles import SecretRef
 from rljob.api.types import APIModel, Integer, JSONObject, Name, Real, Seconds, Text
 
 Included = Literal["Learner", "Replay"]

@@ -12,15 +12,14 @@ from pydantic import ValidationError
 
 from rljob.algorithms.built_in import BUILT_IN
 from rljob.api.document import dump_document, parse_document
-from rljob.api.effective import effective
+from rljob.api.effective import effective, preset_of, with_preset
 from rljob.api.examples import examples, examples_for, manifest_file
 from rljob.api.experiment import model_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.live import live_values, not_live
 from rljob.api.overrides import Override, apply_overrides, read_overrides, segments_of
 from rljob.api.presets import PRESETS
-from rljob.api.presets.merging import preset_of, value_at, with_preset
-from rljob.api.problems import ABSENT, ManifestError, Problem, nearest, plain
+from rljob.api.problems import ABSENT, ManifestError, Problem, nearest, plain, value_at
 from rljob.api.rules import cross_field_problems
 from rljob.api.structure import misfits, structural_problems, without_nulls
 
@@ -169,9 +168,8 @@ def _scheduled(job: RLJob, written: Mapping[str, Any]) -> RLJob:
 
 def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:
     """The problem; of a value that is not in the manifest, with where it comes from."""
-    if problem.value is ABSENT or value_at(written, problem.path) is not None:
-        return problem
-    if value_at({"spec": preset_of(written)}, problem.path) is None:
+    is_written, of_preset = (value_at(of, problem.path) is not None for of in (written, {"spec": preset_of(written)}))
+    if problem.value is ABSENT or is_written or not of_preset:
         return problem
     source = f"; the value is of preset {written['spec']['preset']}, write {problem.path} to change it"
     return Problem(problem.path, problem.value, problem.message + source)

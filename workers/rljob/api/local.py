@@ -8,10 +8,9 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from rljob.api.job import RLJob
-from rljob.api.pods import RoleSpec
 from rljob.api.problems import Problem
 from rljob.api.replay import ReplayParameters
-from rljob.api.roles import credits_per_actor
+from rljob.api.roles import RoleSpec, credits_per_actor
 
 _ROLE = tuple(field.alias or name for name, field in RoleSpec.model_fields.items())
 _CLUSTER_ONLY = (

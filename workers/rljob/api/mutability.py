@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
-from rljob.api.fields import unwrapped
+from rljob.api.fields import mark_in, unwrapped
 
 
 class When(StrEnum):
@@ -89,15 +88,6 @@ class MarkedField:
         return node  # type: ignore[no-any-return]
 
 
-def mark_of(field: FieldInfo) -> Mutability | None:
-    """The mark of a field itself; None where it has none."""
-    _, metadata = unwrapped(field.annotation, list(field.metadata))
-    found = [item for item in metadata if isinstance(item, Mutability)]
-    if len(found) > 1:
-        raise TypeError(f"a field has {len(found)} marks of mutability; it can have one")
-    return found[0] if found else None
-
-
 def places(model: type[BaseModel], *, whole_sections: bool = True) -> tuple[MarkedField, ...]:
     """Every field below ``model``, each with its mutability, in the order of the types.
 
@@ -115,7 +105,7 @@ def _below(
     for name, field in model.model_fields.items():
         annotation, _ = unwrapped(field.annotation, [])
         here = (*steps, Step(name, field.alias or name))
-        own = mark_of(field)
+        own = mark_in(field, Mutability)
         if own is not None and inherited is not None and own.when not in (When.NEVER, When.LIVE):
             raise TypeError(f"{'.'.join(step.alias for step in here)} has a mark of mutability below another one")
         mark = own or inherited

@@ -73,6 +73,13 @@ def path_of(location: Location) -> str:
     return text
 
 
+def value_at(document: Any, path: str) -> Any:
+    """What a document has at ``path`` (``spec.learner.resources``), None where it has nothing there."""
+    for part in path.split("."):
+        document = document.get(part) if isinstance(document, Mapping) else None
+    return document
+
+
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the known name that ``name`` was most likely meant to be, or None if none is near; at a likeness of 1, only case,
     dashes and underscores may differ."""
@@ -149,14 +156,15 @@ def _copy(value: Any, at: Location, problems: list[Problem], left: list[int]) ->
 
 
 def _scalar(value: Any) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int) and abs(value) < 10**MOST_DIGITS:
-        return int(value)
-    if isinstance(value, float) and math.isfinite(value):
-        return float(value)
-    if isinstance(value, str):
-        return _text(value)
+    match value:
+        case None | bool():
+            return value
+        case int() if abs(value) < 10**MOST_DIGITS:
+            return int(value)
+        case float() if math.isfinite(value):
+            return float(value)
+        case str():
+            return _text(value)
     if callable(value):
         raise TypeError(f"allowed: the name of a function or a class, such as env.py:make; {OF_THE_PROGRAM}")
     numbers = f"finite numbers, integers of up to {MOST_DIGITS} digits"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rljob.api.mutability import LIVE, UNLEARNED, WHILE_SUSPENDED, never
-from rljob.api.pods import Resources, RoleSpec, SecretRef
+from rljob.api.roles import Resources, RoleSpec, SecretRef
 from rljob.api.types import APIModel, Integer, Quantity, Real, Text, quantity
 
 _COUNTED = "with the counts so far, one side would wait long for the other"

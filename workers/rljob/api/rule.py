@@ -5,9 +5,9 @@ Python's message adds the numbers to the cluster's. What is said of lists alike 
 """
 
 import operator
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -57,48 +57,24 @@ class Rule:
         allowed, semicolon, why = self.message.partition(";")
         return self.message if self.here is None else f"{allowed} ({self.here(it)}){semicolon}{why}"
 
-    @property
-    def asks_for(self) -> frozenset[str]:
-        """The fields below ``self`` that it asks for with ``has``."""
-        return frozenset(re.findall(r"has\(self\.([.\w]+)\)", self.cel))
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The fields below ``self`` that it reads in CEL, save those that it asks for."""
-        found = re.finditer(r"\bself\.([.\w]+)(\()?", self.cel)
-        return frozenset(each[1].rpartition(".")[0] if each[2] else each[1] for each in found) - self.asks_for
-
 
 Limit = Callable[[Any], float]
 """Of what `Rule.holds` is given, a number."""
 
 
-def at_most(
-    name: str, at: type[BaseModel], field: str, other: str, why: str, limit: Limit | None = None, **rest: Any
-) -> Rule:
-    """The rule that ``field`` is at most ``other``: a field, both in the manifest's words below ``at``, or words for ``limit``.
-    ``rest``: what else a `Rule` has."""
-    return _compared(name, at, field, "at most", other, why, operator.le, limit, rest)
-
-
-def at_least(
-    name: str, at: type[BaseModel], field: str, other: str, why: str, limit: Limit | None = None, **rest: Any
-) -> Rule:
-    """The rule that ``field`` is at least ``other``."""
-    return _compared(name, at, field, "at least", other, why, operator.ge, limit, rest)
-
-
 def _compared(
+    words: str,
+    right: Callable[[Any, Any], bool],
     name: str,
     at: type[BaseModel],
     field: str,
-    words: str,
     other: str,
     why: str,
-    right: Callable[[Any, Any], bool],
-    limit: Limit | None,
-    rest: Mapping[str, Any],
+    limit: Limit | None = None,
+    **rest: Any,
 ) -> Rule:
+    """The rule that ``field`` is at most, or at least, ``other``: a field, both in the manifest's words below ``at``, or words
+    for ``limit``. ``rest``: what else a `Rule` has."""
     bound = limit or (lambda it: value_at(it, other))
 
     def holds(it: Any) -> bool:
@@ -108,6 +84,10 @@ def _compared(
         return f"{'here ' if limit else ''}{plain_number(bound(it)):,}"
 
     return Rule(name, at, field, holds, f"allowed: {words} {other}; {why}", here, **rest)
+
+
+at_most = partial(_compared, "at most", operator.le)
+at_least = partial(_compared, "at least", operator.ge)
 
 
 def value_at(node: Any, field: str) -> Any:

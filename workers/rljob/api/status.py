@@ -7,11 +7,11 @@ controller added are ignored when an older one reads.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from rljob.api.controller_memory import ControllerMemory
 from rljob.api.status_model import Count, Message, ShortText, StatusModel, Timestamp, Word
-from rljob.api.types import DecimalText, Integer, Opaque, Text
+from rljob.api.types import DecimalText, Integer, Text
 
 MAX_FAILURES = 5
 """Ends that a status lists."""
@@ -285,7 +285,9 @@ class RLJobStatus(StatusModel):
     """The last failures of members, oldest first."""
     conditions: list[Condition] = Field(default_factory=list, max_length=24)
     """State of the job; find each condition by its type."""
-    controller: Annotated[ControllerMemory, Opaque()] = Field(default_factory=ControllerMemory)
+    controller: Annotated[ControllerMemory, WithJsonSchema({"type": "object"})] = Field(
+        default_factory=ControllerMemory
+    )
     """The controller's own memory."""
 
     def condition(self, type: str) -> Condition | None:

@@ -2,14 +2,12 @@
 seconds since 1970 in Python, and RFC 3339 in UTC with milliseconds in JSON."""
 
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic.alias_generators import to_camel
-from pydantic_core import CoreSchema, core_schema
 
 from rljob.api.types import Integer, Text, refuse
 
@@ -25,10 +23,10 @@ def stamp(seconds: float) -> float:
 @lru_cache(maxsize=4096)  # a status repeats its times from one writing to the next
 def rfc3339(seconds: float) -> str:
     """Unix ``seconds`` as text: ``2026-11-21T16:05:00.250Z``, without the fraction where it is zero."""
-    milliseconds = round(seconds * 1000)
-    whole = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    rest = milliseconds % 1000
-    return f"{whole}.{rest:03d}Z" if rest else f"{whole}Z"
+    whole, milliseconds = divmod(round(seconds * 1000), 1000)
+    return datetime.fromtimestamp(whole, UTC).strftime(
+        f"%Y-%m-%dT%H:%M:%S{f'.{milliseconds:03d}' if milliseconds else ''}Z"
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -40,30 +38,24 @@ def parse_rfc3339(text: str) -> float:
     return stamp(moment.timestamp())
 
 
-@dataclass(frozen=True, slots=True)
-class TimestampText:
-    """A time as RFC 3339 text in JSON, Unix seconds in Python."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def read(value: Any) -> float:
-            try:
-                seconds = parse_rfc3339(value) if isinstance(value, str) else stamp(float(value))
-            except (TypeError, ValueError, OverflowError):
-                seconds = math.nan
-            if not 0 <= seconds <= _LATEST:
-                raise refuse("allowed: a time such as 2026-11-21T16:05:00Z")
-            return seconds
-
-        to_text = core_schema.plain_serializer_function_ser_schema(
-            rfc3339, return_schema=core_schema.str_schema(), when_used="json"
-        )
-        return core_schema.no_info_plain_validator_function(read, serialization=to_text)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "string", "format": "date-time", "maxLength": 40}
+def _seconds(value: Any) -> float:
+    """Unix seconds of a time, or of its text."""
+    try:
+        seconds = parse_rfc3339(value) if isinstance(value, str) else stamp(float(value))
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not 0 <= seconds <= _LATEST:
+        raise refuse("allowed: a time such as 2026-11-21T16:05:00Z")
+    return seconds
 
 
-Timestamp = Annotated[float, TimestampText()]
+Timestamp = Annotated[
+    float,
+    PlainValidator(_seconds),
+    PlainSerializer(rfc3339, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 40}),
+]
+"""A time as RFC 3339 text in JSON, Unix seconds in Python."""
 
 
 MAX_MESSAGE = 1024

@@ -1,7 +1,6 @@
 """From pydantic's errors to problems in the words of the manifest: paths by name, the nearest known field, what is
 allowed; and whether the parameters in ``spec.algorithm`` are those of its algorithm, which takes less than all together do."""
 
-import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -13,11 +12,9 @@ from rljob.api.algorithm import CUSTOM, SHARED, AlgorithmSpec
 from rljob.api.document import in_one_line
 from rljob.api.fields import OfParameters, TypedPlace, first_sentence, in_words, literal_values, mark_in, typed_place
 from rljob.api.job import RLJob
-from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, Location, Problem, folded, nearest, path_of, unknown_name
 from rljob.api.rules.algorithm import an_environment_or_a_preset
 from rljob.api.types import ALLOWED
-from rljob.loading import PLUGIN_FAILURES, PluginProblem
 
 CALLED_HERE: Final[Mapping[str, str]] = {
     name: path
@@ -286,20 +283,3 @@ def not_with(algorithm: str, alias: str, value: Any) -> Problem:
     assert mark is not None, "what is shared is made of parameter sets"
     having = f"{in_words([*mark.sets])} {'has' if len(mark.sets) == 1 else 'have'}"
     return Problem(f"spec.algorithm.{alias}", value, f"not allowed: {algorithm} has no such parameter; {having}")
-
-
-def check_defaults(whose: str, kind: type[ParameterSet]) -> None:
-    """Raise PluginProblem where a default of ``kind``, a plug-in's, does not match its type: that is its author's mistake, and
-    none in a manifest. Rules between several fields are not checked: they may need values that only a manifest gives."""
-    try:
-        kind.model_validate({}, by_alias=True, by_name=False)
-    except ValidationError as error:
-        names = {field.alias or name: name for name, field in kind.model_fields.items()}
-        for problem in structural_problems(error, kind):
-            name = names.get(re.split(r"[.\[]", problem.path)[0])
-            if name is not None and not kind.model_fields[name].is_required():
-                raise PluginProblem(
-                    f"{whose}: the default of {name} in {kind.__name__} is {problem.value!r}; {problem.message}"
-                ) from None
-    except PLUGIN_FAILURES:  # a check of the author's own that fails is told where it is asked about a manifest
-        return

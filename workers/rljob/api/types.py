@@ -296,14 +296,6 @@ class QuantityText:
         return {"x-kubernetes-preserve-unknown-fields": True, **found, **others}
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """A mark of a section whose fields only the controller reads: the cluster's schema does not describe them."""
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "object"}
-
-
 def plain_number(value: Any) -> Any:
     """A number as people write it: ``8.0`` -> ``8``; anything else as it is."""
     whole = isinstance(value, float) and value.is_integer() and abs(value) < MAX_INTEGER

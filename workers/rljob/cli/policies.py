@@ -31,27 +31,27 @@ _CHECKPOINT_HELP = (
     "A checkpoint, or a run, whose best (else newest) checkpoint is taken: a folder, or s3://bucket/prefix."
 )
 
-_SEED_HELP = (
-    "Seed of the first game; the others follow from it. With the seed of a run's verdict, the weights that it judged play "
-    "the same games again."
-)
-_KEEP_HELP = (
-    "Of a run, as its experiment does: score what it has come to (its evaluator's best, else its newest weights), and keep that "
-    "as its `judged` where the mean return is so much at least."
-)
-_SCORED_HELP = (
-    "Of a run, as its population does: keep its newest checkpoint, whole, as scored-0 or scored-1, and score it."
-)
-_TEMPERATURE_HELP = "Logits of a sampled policy (IMPALA, PPO) are divided by it, 0 takes the best action."
 _TemperatureOption = Annotated[
-    float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Logits of a sampled policy (IMPALA, PPO) are divided by it, 0 takes the best action.",
+        show_default="the job's evaluationTemperature",
+    ),
 ]
 
 
 def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN_OR_CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
     episodes: Annotated[int, typer.Option(min=1, help="Games to play.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help=_SEED_HELP)] = 1,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Seed of the first game; the others follow from it. With the seed of a run's verdict, the weights that it "
+            "judged play the same games again.",
+        ),
+    ] = 1,
     epsilon: Annotated[
         float | None,
         typer.Option(min=0.0, max=1.0, help="Share of random actions.", show_default="the job's evaluationEpsilon"),
@@ -62,9 +62,23 @@ def evaluate(
         bool, typer.Option(help="With --json: only the figures of all games together, in a short line.")
     ] = False,
     keep_from: Annotated[
-        float | None, typer.Option("--keep-from", metavar="MEAN", help=_KEEP_HELP, show_default=False)
+        float | None,
+        typer.Option(
+            "--keep-from",
+            metavar="MEAN",
+            help="Of a run, as its experiment does: score what it has come to (its evaluator's best, else its newest "
+            "weights), and keep that as its `judged` where the mean return is so much at least.",
+            show_default=False,
+        ),
     ] = None,
-    scored: Annotated[str | None, typer.Option(metavar="NAME", help=_SCORED_HELP, show_default=False)] = None,
+    scored: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of a run, as its population does: keep its newest checkpoint, whole, as scored-0 or scored-1, and score it.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
 

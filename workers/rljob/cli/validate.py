@@ -8,11 +8,12 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import typer
 
 from rljob.api import RLJob, dump_manifest, parse_job, read_with_files
+from rljob.api.effective import note_on, preset_of
 from rljob.api.experiment import WHY_COMMON, is_experiment
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.experiment_trials import dump_experiment
 from rljob.api.presets import leaves
-from rljob.api.presets.merging import note_on, preset_of, value_at
+from rljob.api.problems import value_at
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.loading import NotBesideManifest, NotHere, PluginProblem, forget_files, printing_aside, short

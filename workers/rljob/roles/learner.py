@@ -21,8 +21,8 @@ from rljob.algorithms.suits import check_suits
 from rljob.api import RLJob, credits_per_actor, dump_manifest
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.lifecycle import ForkSpec
+from rljob.api.live import read_at_start
 from rljob.api.roles import member_of
-from rljob.api.rules.transitions import read_at_start
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.recording import Recording

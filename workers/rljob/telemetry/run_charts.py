@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rljob.api.learner_status import RECORDED_NAMES
-from rljob.api.presets.merging import value_at
+from rljob.api.problems import value_at
 from rljob.telemetry.charts import NO_BANDS, SMALL, Bands, Chart, Series, line_chart
 from rljob.telemetry.flat_figures import Points, number, numbers_in, with_returns_to_go_by
 from rljob.telemetry.run_folder import RunFolder

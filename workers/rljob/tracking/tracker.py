@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rljob.api import RLJob
-from rljob.api.tracking import TrackingSpec
+from rljob.api.job import TrackingSpec
 from rljob.errors import UsageError
 
 _TIME = struct.Struct("<d")

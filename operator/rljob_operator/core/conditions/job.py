@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from rljob.api.conditions import ConditionType, Reason
-from rljob.api.presets.merging import note_on
+from rljob.api.effective import note_on
 
 from rljob_operator.core.conditions import roles as about_roles
 from rljob_operator.core.conditions.update import ConditionUpdate, false, true, withdrawn

@@ -7,7 +7,7 @@ does not know all lines adds none.
 import asyncio
 from typing import Final, Self
 
-from rljob.api.experiment_status import RLExperimentStatus
+from rljob.api.experiment import RLExperimentStatus
 
 from rljob_operator.experiments.journal import Entry, Journal as Lines, JournalProblem, written
 from rljob_operator.kube.apiserver.client import Client

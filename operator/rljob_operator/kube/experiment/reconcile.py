@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from rljob.api import ManifestError
 from rljob.api.conditions import ConditionType, Reason
-from rljob.api.experiment import WHY_COMMON
-from rljob.api.experiment_status import RLExperimentStatus
+from rljob.api.experiment import WHY_COMMON, RLExperimentStatus
 from rljob.api.load import given
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false

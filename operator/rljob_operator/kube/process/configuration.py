@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 from rljob.api.controller_memory import MAX_SETTINGS
 from rljob.api.document import parse_document
-from rljob.api.pods import Amounts, ContainerImage, Labels
 from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.roles import Amounts, ContainerImage, Labels
 from rljob.api.structure import structural_problems
 from rljob.api.types import APIModel, Flag, Integer, Quantity, Text
 

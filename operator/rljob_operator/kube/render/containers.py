@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rljob.api import RLJob
-from rljob.api.pods import Resources
+from rljob.api.roles import Resources
 from rljob.archive import VARIABLE
 from rljob.wire.version import WIRE_VERSION
 

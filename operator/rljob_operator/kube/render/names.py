@@ -4,7 +4,7 @@ into a mapping that a user may have filled."""
 from typing import Any, Final
 
 from rljob.api import RLJob
-from rljob.api.cluster import DATA_PORTS as PORT_NUMBERS
+from rljob.api.job import DATA_PORTS as PORT_NUMBERS
 
 from rljob_operator.core.member import Role
 

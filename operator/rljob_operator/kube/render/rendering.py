@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import MarkedField, places
-from rljob.api.pods import RoleSpec
+from rljob.api.roles import RoleSpec
 from rljob.api.rule import KEYED
 from rljob.api.status import RLJobStatus
 from rljob.api.structure import without_nulls

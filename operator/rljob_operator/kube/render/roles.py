@@ -3,8 +3,8 @@
 from typing import Any
 
 from rljob.api import RLJob
-from rljob.api.pods import RoleSpec
 from rljob.api.replay import ExternalRedis
+from rljob.api.roles import RoleSpec
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.settings import Settings

@@ -9,8 +9,8 @@ import pytest
 from rljob.api import dump_manifest, parse_job, read_manifest
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
+from rljob.api.effective import ATARI_BY_PPO, NO_ALGORITHM, WITHOUT_BOUND, note_on
 from rljob.api.presets import PRESETS
-from rljob.api.presets.merging import ATARI_BY_PPO, NO_ALGORITHM, WITHOUT_BOUND, note_on
 from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.core.decide import decide
 from rljob_operator.core.desired import DesiredState
@@ -50,7 +50,7 @@ def other_release(monkeypatch: pytest.MonkeyPatch) -> None:
         name: replace(preset, spec={**preset.spec, **GAMMA}) if name == "CartPoleIMPALA" else preset
         for name, preset in PRESETS.items()
     }
-    monkeypatch.setattr("rljob.api.presets.merging.PRESETS", changed)
+    monkeypatch.setattr("rljob.api.effective.PRESETS", changed)
 
 
 def gamma(desired: DesiredState) -> float:
@@ -140,7 +140,7 @@ def test_another_preset_reaches_a_job_at_its_next_start(request: pytest.FixtureR
 
 def test_a_release_that_refuses_the_preset_leaves_what_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     status, started = running(manifest()), recalled(manifest())
-    monkeypatch.setattr("rljob.api.presets.merging.PRESETS", {})
+    monkeypatch.setattr("rljob.api.effective.PRESETS", {})
     assert read(manifest()).desired.refusal is not None
     assert read(manifest(), status, started).desired.refusal is None
     scaled = read(manifest(2, actors={"replicas": 7}), status, started).desired

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rljob.algorithms.registry import with_own_parts
 from rljob.api import load_manifest
-from rljob.api.pods import RoleSpec
+from rljob.api.roles import RoleSpec
 from rljob.cli.app import app
 from rljob.roles.options import RoleOptions
 from rljob_operator.core.member import Role

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rljob.api.effective import NO_ALGORITHM
 from rljob.api.learner_status import ActorStatus, LearnerStatus
 from rljob.api.load import read_manifest
-from rljob.api.presets.merging import NO_ALGORITHM
 from rljob.api.status import Condition, ProgressStatus, RLJobStatus
 from rljob_operator.verbs import run
 from rljob_operator.verbs.why import _next_unit

@@ -5,13 +5,10 @@ from typing import Any
 
 import yaml
 
-from rljob.api.experiment import EXPERIMENT_KIND, WHY_COMMON, RLExperiment, RLExperimentSpec
-from rljob.api.experiment_status import RLExperimentStatus
-from rljob.api.fields import marker_of
-from rljob.api.generate.schema import flowed, schema_of, text
-from rljob.api.job import API_VERSION, KIND, Metadata, RLJob, RLJobSpec
+from rljob.api.experiment import EXPERIMENT_KIND, WHY_COMMON, RLExperiment, RLExperimentSpec, RLExperimentStatus
+from rljob.api.generate.schema import flowed, schema_of
+from rljob.api.job import API_VERSION, KIND, NAME, RLJob, RLJobSpec
 from rljob.api.status import RLJobStatus
-from rljob.api.types import Text
 
 _HEADER = """\
 # Made from workers/rljob/api by `make generate`. Change the types there, not this file.
@@ -140,7 +137,9 @@ def definition() -> dict[str, Any]:
         "labelSelectorPath": ".status.actors.selector",
     }
     spec = {"description": flowed(RLJobSpec.__doc__), **schema_of(RLJobSpec, "spec")}
-    status = {"description": flowed(RLJobStatus.__doc__), **_status()}
+    status = {"description": flowed(RLJobStatus.__doc__), **schema_of(RLJobStatus, "status")}
+    for name in OF_ONE_OWNER:
+        status["properties"][name]["x-kubernetes-map-type"] = "atomic"
     root = _root(KIND, flowed(RLJob.__doc__), spec, status)
     return _definition(KIND, "rlj", COLUMNS, root, {"status": {}, "scale": scale})
 
@@ -200,17 +199,7 @@ def _definition(
     }
 
 
-def _status() -> dict[str, Any]:
-    found = schema_of(RLJobStatus, "status")
-    for name in OF_ONE_OWNER:
-        found["properties"][name]["x-kubernetes-map-type"] = "atomic"
-    return found
-
-
 def _root(kind: str, words: str, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
-    name = marker_of(Metadata.model_fields["name"])
-    assert isinstance(name, Text)
-    assert name.pattern is not None
     return {
         "type": "object",
         "description": words,
@@ -228,8 +217,8 @@ def _root(kind: str, words: str, spec: dict[str, Any], status: dict[str, Any]) -
         },
         "x-kubernetes-validations": [
             {
-                "rule": f"self.metadata.name.size() <= {name.longest} && self.metadata.name.matches({text(name.pattern)})",
-                "message": f"metadata.name: {name.allowed}",
+                "rule": f"self.metadata.name.size() <= {NAME.longest} && self.metadata.name.matches('{NAME.pattern}')",
+                "message": f"metadata.name: {NAME.allowed}",
             }
         ],
     }
@@ -243,11 +232,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _mapping(writer: _Dumper, data: dict[str, Any]) -> yaml.Node:
-    return writer.represent_mapping("tag:yaml.org,2002:map", data, flow_style=None if _is_long(data) else True)
-
-
-def _is_long(data: dict[str, Any]) -> bool:
-    return "properties" in data or any(isinstance(each, dict | list) and len(str(each)) > 200 for each in data.values())
+    is_long = any(isinstance(each, dict | list) and len(str(each)) > 200 for each in data.values())
+    flow_style = None if is_long or "properties" in data else True
+    return writer.represent_mapping("tag:yaml.org,2002:map", data, flow_style=flow_style)
 
 
 _Dumper.add_representer(dict, _mapping)

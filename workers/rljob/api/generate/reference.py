@@ -15,9 +15,8 @@ from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
 from rljob.api.live import UNLEARNED
 from rljob.api.mutability import WHILE_SUSPENDED, Mutability, When, places
 from rljob.api.parameters import ParameterSet
-from rljob.api.pods import RoleSpec
 from rljob.api.presets import PRESETS
-from rljob.api.roles import Accelerator
+from rljob.api.roles import Accelerator, RoleSpec
 from rljob.api.rules import RULES
 from rljob.api.status import RLJobStatus
 
@@ -41,7 +40,10 @@ def reference() -> str:
         field_list(TypedPlace(RoleSpec)),
         "## Presets\n",
         _PRESETS,
-        "".join(_presets()),
+        "".join(
+            f"- `{each.name}`: {each.purpose}. Score: {each.expected}. Time: {each.time}.\n"
+            for each in PRESETS.values()
+        ),
     ]
     parts += ["## Rules between fields\n", _RULES, "".join(_rules()), "## Changing a job\n", _CHANGING]
     parts += ["".join(_mutability()), _UNLEARNED, "## What a cluster's API server does not check\n", _NOT_CHECKED]
@@ -77,12 +79,6 @@ def _default(place: TypedPlace) -> str:
 
 def _in_code(value: Any) -> str:
     return f"`{value}`" if isinstance(value, str) and value else f"`{json.dumps(value)}`"
-
-
-def _presets() -> Iterator[str]:
-    for each in PRESETS.values():
-        facts = f"Score: {each.expected}. Time: {each.time}."
-        yield f"- `{each.name}`: {each.purpose}. {facts}\n"
 
 
 def _rules() -> Iterator[str]:

@@ -8,6 +8,7 @@ Accepted.
 
 import copy
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
 
@@ -19,10 +20,10 @@ from pydantic_core import core_schema
 from rljob.api.effective import default_words
 from rljob.api.fields import description_of, marker_of
 from rljob.api.job import RLJobSpec
+from rljob.api.live import TRANSITIONS, TransitionRule
 from rljob.api.presets import is_set
 from rljob.api.rule import KEYED, STORED, Rule
 from rljob.api.rules import RULES
-from rljob.api.rules.transitions import TRANSITIONS, TransitionRule
 from rljob.api.types import MAX_INTEGER, Integer, Real
 
 Validation = dict[str, str]
@@ -77,21 +78,14 @@ def _as_it_was(section: str) -> str:
     )
 
 
-def text(value: str) -> str:
-    """A string as CEL, in single quotes."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _must_be_written(rule: Rule) -> Iterator[str]:
+def _must_be_written(rule: Rule) -> list[str]:
     """The fields that the rule reads, each section before what is in it, save what it asks for itself or a server fills in."""
-    needed: dict[str, None] = {}
-    for path in sorted(rule.reads):
-        parts = path.split(".")
-        for depth in range(1, len(parts) + 1):
-            prefix = ".".join(parts[:depth])
-            if prefix not in rule.asks_for and prefix not in STORED:
-                needed[prefix] = None
-    yield from needed
+    asked_for = re.findall(r"has\(self\.([.\w]+)\)", rule.cel)
+    found = re.finditer(r"\bself\.([.\w]+)(\()?", rule.cel)
+    reads = {each[1].rpartition(".")[0] if each[2] else each[1] for each in found}
+    paths = (path.split(".") for path in sorted(reads - {*asked_for}))
+    needed = dict.fromkeys(".".join(path[:depth]) for path in paths for depth in range(1, len(path) + 1))
+    return [path for path in needed if path not in asked_for and path not in STORED]
 
 
 def _validation(cel: str, message: str, field: str, reason: str) -> Validation:
@@ -133,8 +127,7 @@ def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
         schema[_ANYTHING] = True
     if required:
         schema["required"] = required
-    validations = _validations(model)
-    if validations:
+    if validations := _validations(model):
         schema["x-kubernetes-validations"] = validations
     return schema
 

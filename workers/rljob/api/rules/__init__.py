@@ -12,11 +12,11 @@ from rljob.api.job import RLJob
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import Problem
 from rljob.api.rule import KEYED, Rule, value_at
-from rljob.api.rules import actors, algorithm, replay, sections
+from rljob.api.rules import algorithm, sections
 
 RULES: tuple[Rule, ...] = tuple(
     rule
-    for module in (algorithm, replay, actors, sections, *parts("rules"))
+    for module in (algorithm, sections, *parts("rules"))
     for item in vars(module).values()
     for rule in (item if isinstance(item, tuple) else (item,))
     if isinstance(rule, Rule)
@@ -27,11 +27,6 @@ def cross_field_problems(job: RLJob) -> list[Problem]:
     """Every violated rule."""
     repeated = (problem for path, node in _nodes(job, "") for problem in _repeated(path, node))
     return [*(problem for *_, problem in broken_rules(job)), *repeated]
-
-
-def own_algorithm_problems(job: RLJob) -> list[Problem]:
-    """Broken rules of a job whose Custom algorithm has been loaded that read its parameters, and that no one could ask before."""
-    return [problem for rule, _, problem in broken_rules(job) if rule.parameters]
 
 
 def broken_rules(job: RLJob) -> Iterator[tuple[Rule, str, Problem]]:

@@ -19,24 +19,15 @@ else:
 __all__ = ["PRESETS", "Preset", "PresetName"]
 
 
-def values_at(path: str) -> Mapping[str, Any]:
-    """Preset -> the value that it sets at ``path`` (``spec.algorithm.learningRate``), of those that set one. Lists are
-    values; sections are not."""
-    return _by_path().get(path, {})
-
-
-def paths() -> Iterator[str]:
-    """Every place that a preset sets, in the order in which presets do."""
-    yield from _by_path()
-
-
 def is_set(path: str) -> bool:
     """Whether any preset sets ``path``, or something below it."""
-    return path in _by_path() or any(known.startswith(f"{path}.") for known in _by_path())
+    return path in by_path() or any(known.startswith(f"{path}.") for known in by_path())
 
 
 @cache
-def _by_path() -> Mapping[str, Mapping[str, Any]]:
+def by_path() -> Mapping[str, Mapping[str, Any]]:
+    """Path (``spec.algorithm.learningRate``) -> preset -> the value that it sets there, in the order in which presets do. Lists
+    are values; sections are not."""
     found: dict[str, dict[str, Any]] = {}
     for name, preset in PRESETS.items():
         for path, value in leaves(preset.spec):
@@ -56,7 +47,7 @@ def leaves(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 REMOVABLE = tuple(
     dict.fromkeys(
         place
-        for steps in (path.split(".")[1:] for path in paths())
+        for steps in (path.split(".")[1:] for path in by_path())
         for depth in range(1, len(steps) + 1)
         if (place := ".".join(steps[:depth])) not in ("algorithm", "algorithm.type", "environment", "environment.id")
     )
