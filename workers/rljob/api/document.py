@@ -279,8 +279,7 @@ def _mapping(loader: Reader, source: str) -> dict[str, Any]:
     if loader.problems:
         raise ManifestError(loader.problems)
     # An alias may contain itself, or unfold to more than there is room for.
-    copied: dict[str, Any] = plain(document, (source,))
-    return copied
+    return dict(plain(document, (source,)))
 
 
 def _refused(place: str, message: str) -> ManifestError:

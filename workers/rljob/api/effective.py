@@ -34,10 +34,9 @@ def effective(job: RLJob, written: Mapping[str, Any]) -> RLJob:
     """``job``, validated with its preset, as it is in force; ``written`` is its manifest."""
     spec = _with_sections(job.spec)
     its = BUILT_IN[spec.algorithm.type].defaults if spec.algorithm.type in BUILT_IN else {}
-    for model, name in (*(each for each in its if each not in _GENERAL), *_GENERAL):
-        field = model, name
+    for field in (*(each for each in its if each not in _GENERAL), *_GENERAL):
         value = partial(_value, _GENERAL.get(field), its.get(field, _usual(field)), spec)
-        spec = _filled(spec, model, name, value)
+        spec = _filled(spec, *field, value)
     return as_written(job.model_copy(update={"spec": spec}), written)
 
 
@@ -137,8 +136,7 @@ _GENERAL: Final[Mapping[Field, _General]] = {
 
 
 def _usual(field: Field) -> Any:
-    model, name = field
-    return model.model_fields[name].get_default(call_default_factory=True)
+    return field[0].model_fields[field[1]].get_default(call_default_factory=True)
 
 
 def _value(general: _General | None, usual: Any, spec: RLJobSpec) -> Any:

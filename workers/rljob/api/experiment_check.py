@@ -137,7 +137,8 @@ def _is_alone(field: str, spec: RLExperimentSpec) -> bool:
     return spec.population is None or getattr(spec, field) in (None, 1)
 
 
-_OF_ALL: Final = (
+_RULES: Final = (
+    # of all experiments
     Rule(
         "a_budget",
         RLExperimentSpec,
@@ -166,8 +167,7 @@ _OF_ALL: Final = (
         lambda it: it.seeds == 1 or it.search is None or "seed" not in _set_by(it.search),
         "allowed: other fields than seed; seeds says which",
     ),
-)
-_OF_A_SEARCH: Final = (
+    # of a search
     _one_of(SearchSpec, "random", "grid", "listed", "tpe"),
     _one_of(Distribution, "log_uniform", "uniform", "values"),
     Rule(
@@ -246,8 +246,7 @@ _OF_A_SEARCH: Final = (
         )
         for at in (SearchSpec, PopulationSpec)
     ),
-)
-_OF_PRUNING: Final = (
+    # of the moments at which runs are judged
     _one_of(PruneSpec, "halving", "median"),
     Rule(
         "something_to_prune",
@@ -288,8 +287,7 @@ _OF_PRUNING: Final = (
         f"a member is judged at most {_MOST_RUNGS} times",
         lambda it: math.ceil(((it.budget.raw_frames or 0) - _first_judged(it.population)) / _MOST_RUNGS),
     ),
-)
-_OF_A_POPULATION: Final = (
+    # of a population
     *(
         Rule(
             f"no_{field}_beside_a_population",
@@ -312,7 +310,6 @@ _OF_A_POPULATION: Final = (
         "allowed: paths that parameters has, with bounds",
     ),
 )
-_RULES: Final = (*_OF_ALL, *_OF_A_SEARCH, *_OF_PRUNING, *_OF_A_POPULATION)
 
 
 def _names(experiment: Experiment) -> Iterator[Problem]:

@@ -12,14 +12,17 @@ from rljob.api.problems import Problem
 from rljob.api.replay import ReplayParameters
 from rljob.api.roles import RoleSpec, credits_per_actor
 
-_ROLE = tuple(field.alias or name for name, field in RoleSpec.model_fields.items())
 _CLUSTER_ONLY = (
     "metadata.namespace",
     "spec.managedBy",
     "spec.image",
     "spec.imagePullSecrets",
     "spec.code",
-    *(f"spec.{role}.{field}" for role in ("learner", "replay", "actors", "inference", "evaluator") for field in _ROLE),
+    *(
+        f"spec.{role}.{field.alias or name}"
+        for role in ("learner", "replay", "actors", "inference", "evaluator")
+        for name, field in RoleSpec.model_fields.items()
+    ),
     "spec.replay.redis.image",
     "spec.replay.redis.resources",
     "spec.replay.redis.persistence.storage",

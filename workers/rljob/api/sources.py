@@ -38,8 +38,7 @@ def with_files_beside(
     """A copy of a job as written in ``folder`` whose files are named by their whole paths, with ``~`` expanded and links kept, so
     that every process of a run finds them wherever it works. A file that is not there stays as it is named: it may be a module in
     an image. ``before``: what stands there, too, stays as it is."""
-    found: dict[str, Any] = with_files(written, partial(_whole, folder), before)
-    return found
+    return dict(with_files(written, partial(_whole, folder), before))
 
 
 def _whole(folder: Path, value: str) -> str:
@@ -60,8 +59,7 @@ def _tidy(path: Path) -> Path:
 
 def spec_of_job(written: Mapping[str, Any]) -> dict[str, Any]:
     """The spec of a job as written, or of the jobs of an experiment."""
-    found: dict[str, Any] = written["spec"].get("template", written)["spec"]
-    return found
+    return dict(written["spec"].get("template", written)["spec"])
 
 
 def with_code(written: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], Archive | None]:

@@ -109,8 +109,7 @@ class Document:
 
     def to_document(self) -> dict[str, Any]:
         """As plain JSON values, in the order of the fields."""
-        found: dict[str, Any] = self._codec().dump_python(self, by_alias=True, mode="json", warnings=False)
-        return found
+        return dict(self._codec().dump_python(self, by_alias=True, mode="json", warnings=False))
 
     @classmethod
     def from_document(cls, document: object) -> Self:
@@ -119,9 +118,8 @@ class Document:
             found: Self = cls._codec().validate_python(document)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise ValueError(
-                f"{path_of(first['loc']) or 'status'}: {first['msg']}, got {str(first['input'])[:40]!r}"
-            ) from None
+            said = f"{path_of(first['loc']) or 'status'}: {first['msg']}, got {str(first['input'])[:40]!r}"
+            raise ValueError(said) from error
         return found
 
     @classmethod
@@ -131,23 +129,15 @@ class Document:
         required."""
         try:
             return cls.from_document(document)
-        except ValueError:
-            wrong = _wrong(cls, document)
+        except ValueError as problem:
+            cause = problem.__cause__
+            errors = cause.errors(include_url=False) if isinstance(cause, ValidationError) else []
+            # Where one is missing that is required, the object that lacks it.
+            wrong = {each["loc"][:-1] if each["type"] == "missing" else each["loc"] for each in errors}
             less = _without(document, wrong)
             if () in wrong or less == document:
                 raise
         return cls.lenient(less)
-
-
-def _wrong(kind: type[Document], document: object) -> set[Location]:
-    """Where values of a document are that can't be read; where one is missing that is required, the object that lacks it."""
-    try:
-        kind._codec().validate_python(document)
-    except ValidationError as error:
-        return {
-            each["loc"][:-1] if each["type"] == "missing" else each["loc"] for each in error.errors(include_url=False)
-        }
-    return set()
 
 
 def _without(node: Any, wrong: set[Location], here: Location = ()) -> Any:

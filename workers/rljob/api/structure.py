@@ -238,8 +238,7 @@ def without_nulls(document: dict[str, Any], model: type[BaseModel] = RLJob) -> d
     an unknown name, where a misspelt field must be refused although it holds nothing; as an entry of a list; and inside
     what has no schema, a pod template, where a null removes a field of the generated pod.
     """
-    found: dict[str, Any] = _without(document, TypedPlace(model))
-    return found
+    return dict(_without(document, TypedPlace(model)))
 
 
 def _without(value: Any, place: TypedPlace | None) -> Any:

@@ -143,8 +143,7 @@ _OF_THE_ENVIRONMENT = (
 
 def _split(it: Any) -> int:
     """The unrolls or steps of a batch that minibatches split."""
-    size: int = it.batch_size * (it.unroll_length if getattr(it, "splits_steps", False) else 1)
-    return size
+    return int(it.batch_size * (it.unroll_length if getattr(it, "splits_steps", False) else 1))
 
 
 _OF_THE_TARGET = ("targetUpdateInterval", "targetUpdateTau")
