@@ -7,7 +7,7 @@ The drawings of a comparison: training return over frames and time, runs solved 
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from jinja2 import Environment
@@ -17,9 +17,9 @@ from rljob.comparison.estimates import CONFIDENCE_PERCENT, RESAMPLES, Band, Esti
 from rljob.comparison.group import Group
 from rljob.comparison.judged_run import JudgedRun
 from rljob.strict_json import finite
-from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart
+from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart, page_environment
 from rljob.telemetry.flat_figures import number
-from rljob.telemetry.report import duration, page_environment
+from rljob.telemetry.report import duration
 from rljob.telemetry.run_charts import time_unit
 
 MOST_DRAWN: Final = 7
@@ -28,11 +28,8 @@ _POINTS: Final = 200
 _LEGEND_CHARACTERS: Final = 60
 
 
-class Curve(NamedTuple):
-    """A line with the band around it over ``x``, f64[points]."""
-
-    x: Floats
-    band: Band
+Curve = tuple[Floats, Band]
+"""A line over x, f64[points], with the band around it."""
 
 
 def comparison_charts(comparison: Comparison) -> list[Chart]:
@@ -45,11 +42,11 @@ def comparison_charts(comparison: Comparison) -> list[Chart]:
 
     def solved(group: Group) -> Curve | None:
         seconds = [each.seconds for each in group.to_target]
-        return Curve(times / scale, share_band(seconds, times)) if seconds else None
+        return (times / scale, share_band(seconds, times)) if seconds else None
 
     def profile(group: Group) -> Curve | None:
         # A verdict is at least at a level where its negative is at most there.
-        return Curve(levels, share_band(-np.array(group.scores), -levels)) if group.scores else None
+        return (levels, share_band(-np.array(group.scores), -levels)) if group.scores else None
 
     frames, time = "raw frames", f"wall time ({unit})"
     curve = "Training return over {}, interquartile mean of the runs"
@@ -69,7 +66,7 @@ def _returns(group: Group, key: str, scale: float) -> Curve | None:
     if not runs:
         return None
     x = np.linspace(max(_at(run, 0, key) for run in runs), max(_last(run, key) for run in runs), _POINTS)
-    return Curve(x / scale, iqm_band(np.array([_known(run, key, x) for run in runs])))
+    return x / scale, iqm_band(np.array([_known(run, key, x) for run in runs]))
 
 
 def _known(run: JudgedRun, key: str, x: Floats) -> Floats:
@@ -98,14 +95,12 @@ def _chart(
 ) -> Chart:
     series = []
     for colour, group in enumerate(groups):
-        curve = curve_of(group)
-        if curve is None:
-            continue
-        name = textwrap.shorten(f"{group.name}: {group.words}", _LEGEND_CHARACTERS, placeholder=" ...")
-        band = curve.band
-        around = list(zip(band.low.tolist(), band.high.tolist(), strict=True)) if len(group.runs) > 1 else ()
-        points = list(zip(curve.x.tolist(), band.value.tolist(), strict=True))
-        series.append(Series(name, points, colour=colour, around=around))
+        if (curve := curve_of(group)) is not None:
+            x, band = curve
+            name = textwrap.shorten(f"{group.name}: {group.words}", _LEGEND_CHARACTERS, placeholder=" ...")
+            around = list(zip(band.low.tolist(), band.high.tolist(), strict=True)) if len(group.runs) > 1 else ()
+            points = list(zip(x.tolist(), band.value.tolist(), strict=True))
+            series.append(Series(name, points, colour=colour, around=around))
     return line_chart(title, series, x_label=x_label, y_label=y_label, from_zero=from_zero)
 
 

@@ -1,16 +1,16 @@
 """Line charts and stacked bars as inline SVG: no script, no font, no network, colours from the page's style sheet.
 
-Text and colour come from CSS classes, so one drawing serves a light and a dark page. Everything that a run's files can
-put into a chart (names, units) is escaped here.
+The markup is a template's, ``chart.svg.jinja``; here is what is drawn where.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from itertools import pairwise
-from typing import Final
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any, Final
 
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 WIDTH: Final = 640
@@ -21,9 +21,12 @@ WIDE: Final = 1060
 """Width of a drawing that takes the whole page; the others stand two in a row."""
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 40
+_LEFT_OF_BARS = 84
 _MAX_POINTS = 400
 COLOURS: Final = 8
 """The style sheet defines ``--c0`` to ``--c7``."""
+_At = Callable[[float, float], tuple[float, float]]
+"""From values to a place in a drawing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,17 @@ class Bands:
 NO_BANDS: Final = Bands("", ())
 
 
+def page_environment(*packages: str) -> Environment:
+    """Templates of ``packages`` and, for what all pages share, of this one."""
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in (*packages, "rljob.telemetry")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def line_chart(
     title: str,
     series: Sequence[Series],
@@ -91,55 +105,40 @@ def line_chart(
         bands: shaded as far as they lie within the lines' reach.
         size: width and height of the drawing.
     """
-    width, height = size
-    drawn = [one for one in series if any(_is_finite(point) for point in one.points)]
+    drawn = [one for one in series if any(map(_is_finite, one.points))]
     if not drawn:
         return Chart(title, Markup(""))
     xs = [x for one in drawn for x, y in one.points if _is_finite((x, y))]
-    ys = [value for one in drawn for value in _extent(one)]
-    x_ticks = nice_ticks(min(xs), max(xs), width // 90)
-    y_ticks = nice_ticks(min(0.0, *ys) if from_zero else min(ys), max(0.0, *ys) if from_zero else max(ys), height // 43)
-    labelled = [tick for tick in y_ticks if not whole or tick == round(tick)]
+    ys = [value for one in drawn for value in _extent(one)] + ([0.0] if from_zero else [])
+    y_ticks = nice_ticks(min(ys), max(ys), size[1] // 43)
     x_low, x_high = min(xs), max(max(xs), min(xs) + 1e-9)
-    y_low, y_high = y_ticks[0], y_ticks[-1]
+    right, bottom = size[0] - _RIGHT, size[1] - _BOTTOM
 
     def at(x: float, y: float) -> tuple[float, float]:
-        across = (x - x_low) / (x_high - x_low)
-        up = (y - y_low) / (y_high - y_low)
-        return _LEFT + across * (width - _LEFT - _RIGHT), height - _BOTTOM - up * (height - _TOP - _BOTTOM)
+        across, up = (x - x_low) / (x_high - x_low), (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+        return round(_LEFT + across * (right - _LEFT), 1), round(bottom - up * (bottom - _TOP), 1)
 
-    parts = [_opening(title, _summary(drawn, y_label), width, height)]
-    shaded = _within(bands.spans, x_low, x_high)
-    for start, end in shaded:
-        (left, _), (right, _) = at(start, y_low), at(end, y_low)
-        parts.append(
-            f'<rect class="band f{bands.colour}" x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" '
-            f'height="{height - _TOP - _BOTTOM}"/>'
-        )
-    for tick in labelled:
-        _, y = at(x_low, tick)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" text-anchor="end" x="{_LEFT - 8}" y="{y + 4:.1f}">{compact(tick)}</text>')
-    for tick in x_ticks:
-        if x_low <= tick <= x_high:
-            x, _ = at(tick, y_low)
-            parts.append(
-                f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{height - _BOTTOM + 17}">{compact(tick)}</text>'
-            )
-    middle = (height - _BOTTOM + _TOP) / 2
-    parts.append(
-        f'<text class="axis" text-anchor="middle" x="{(_LEFT + width - _RIGHT) / 2}" y="{height - 5}">'
-        f"{escape(x_label)}</text>"
-        f'<text class="axis" text-anchor="middle" transform="translate(10 {middle}) rotate(-90)">'
-        f"{escape(y_label)}</text>"
+    shaded = [(at(start, 0.0)[0], at(end, 0.0)[0]) for start, end in _within(bands.spans, x_low, x_high)]
+    svg = _drawn(
+        title=title,
+        spoken=_summary(drawn, y_label),
+        **{"left": _LEFT, "right": right, "margin": _RIGHT, "top": _TOP, "bottom": bottom, "below": _BOTTOM},
+        x_label=x_label,
+        y_label=y_label,
+        bands=[(start, round(end - start, 1)) for start, end in shaded],
+        band_colour=bands.colour,
+        y_ticks=[(at(x_low, tick)[1], compact(tick)) for tick in y_ticks if not whole or tick == round(tick)],
+        x_ticks=[
+            (at(x, 0.0)[0], compact(x)) for x in nice_ticks(x_low, max(xs), size[0] // 90) if x_low <= x <= x_high
+        ],
+        around=[(one.colour, _around(one, at)) for one in drawn if one.around],
+        paths=[(one.colour, one.dashed, *_line(one, at)) for one in drawn if not one.marks],
+        marks=[mark for one in drawn if one.marks for mark in _marks(one, at)],
     )
-    parts += [_around(one, at) for one in drawn if one.around]
-    parts += [_marks(one, at) if one.marks else _line(one, at) for one in drawn]
-    parts.append("</svg>")
     kinds = tuple((one.name, one.colour, "mark" if one.marks else "dash" if one.dashed else "line") for one in drawn)
     kinds += ((bands.name, bands.colour, "band"),) if shaded else ()
     # A single line needs a legend, too, where the others have no points.
-    return Chart(title, Markup("".join(parts)), kinds if len(series) > 1 or shaded else ())
+    return Chart(title, svg, kinds if len(series) > 1 or shaded else ())
 
 
 def stacked_bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> Chart:
@@ -147,37 +146,25 @@ def stacked_bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> Chart:
     rows = {name: parts for name, parts in rows.items() if sum(parts.values()) > 0}
     if not rows:
         return Chart(title, Markup(""))
-    left, bar, gap = 84, 30, 14
-    height = len(rows) * (bar + gap) + 26
-    spoken = "; ".join(
-        f"{name}: "
-        + ", ".join(f"{part} {share:.0%}" for part, share in sorted(parts.items(), key=lambda item: -item[1]))
-        for name, parts in rows.items()
-    )
-    out = [_opening(title, spoken, WIDE, height)]
-    width = WIDE - left - 24
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = left + tick * width
-        out.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{height - 22}"/>')
-        out.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{height - 6}">{tick:.0%}</text>')
-    for row, (name, parts) in enumerate(rows.items()):
-        y = 8 + row * (bar + gap)
-        out.append(f'<text class="row" text-anchor="end" x="{left - 10}" y="{y + bar / 2 + 4}">{escape(name)}</text>')
-        whole, x = sum(parts.values()), float(left)
-        for position, (part, value) in enumerate(parts.items()):
-            span = value / whole * width
-            if span <= 0:
-                continue
-            out.append(
-                f'<rect class="f{position % COLOURS}" x="{x:.1f}" y="{y}" width="{max(0.5, span - 1):.1f}" '
-                f'height="{bar}" rx="2"><title>{escape(name)}: {escape(part)} {value / whole:.1%}</title></rect>'
-            )
-            text = f"{part} {value / whole:.0%}"
-            if span > 7 * len(text):
-                out.append(f'<text class="inside" x="{x + 7:.1f}" y="{y + bar / 2 + 4}">{escape(text)}</text>')
-            x += span
-    out.append("</svg>")
-    return Chart(title, Markup("".join(out)))
+    bars, spoken = [], []
+    for name, parts in rows.items():
+        longest = sorted(parts.items(), key=lambda part: -part[1])
+        spoken.append(f"{name}: " + ", ".join(f"{part} {share:.0%}" for part, share in longest))
+        shares = [value / sum(parts.values()) for value in parts.values()]
+        colours = (position % COLOURS for position in range(len(parts)))
+        whole = zip(parts, colours, shares, accumulate(shares, initial=0.0), strict=False)
+        bars.append((name, [part for part in whole if part[2] > 0]))
+    across = WIDE - _LEFT_OF_BARS - 24
+    return Chart(title, _drawn(title=title, spoken="; ".join(spoken), left=_LEFT_OF_BARS, across=across, rows=bars))
+
+
+@cache
+def _template() -> Any:
+    return page_environment().get_template("chart.svg.jinja")
+
+
+def _drawn(**values: Any) -> Markup:
+    return Markup(_template().render(values).strip())
 
 
 def nice_ticks(low: float, high: float, wanted: int) -> list[float]:
@@ -221,21 +208,19 @@ def _is_finite(point: tuple[float, float]) -> bool:
     return math.isfinite(point[0]) and math.isfinite(point[1])
 
 
+def _error(one: Series, index: int) -> float:
+    """Half the height of a point's error bar; 0 where it has none."""
+    return one.errors[index] if index < len(one.errors) and math.isfinite(one.errors[index]) else 0.0
+
+
 def _extent(one: Series) -> list[float]:
     """All heights that a series needs on the y axis, error bars included."""
-    heights = []
+    heights: list[float] = []
     for index, (x, y) in enumerate(one.points):
         if _is_finite((x, y)):
-            error = one.errors[index] if index < len(one.errors) and math.isfinite(one.errors[index]) else 0.0
+            error = _error(one, index)
             heights += [y - error, y + error, *(one.around[index] if one.around else ())]
     return heights
-
-
-def _opening(title: str, alt: str, width: int, height: int) -> str:
-    return (
-        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(f"{title}. {alt}", quote=True)}" xmlns="http://www.w3.org/2000/svg">'
-    )
 
 
 def _summary(series: Sequence[Series], unit: str) -> str:
@@ -249,55 +234,40 @@ def _summary(series: Sequence[Series], unit: str) -> str:
     return "; ".join(told)
 
 
-def _line(one: Series, at: object) -> str:
-    assert callable(at)
-    pieces: list[list[str]] = [[]]
+def _line(one: Series, at: _At) -> tuple[str, tuple[float, float] | None]:
+    """Its path, and its only point where it has no other."""
+    pieces: list[list[tuple[float, float]]] = [[]]
     for point in thinned(one.points):
         if _is_finite(point):
-            x, y = at(*point)
-            pieces[-1].append(f"{x:.1f} {y:.1f}")
+            pieces[-1].append(at(*point))
         elif pieces[-1]:
             pieces.append([])
+    whole = [piece for piece in pieces if piece]
     # A point alone between two gaps is a line without a length, which the round end of a line makes a dot.
-    path = [f"M{'L'.join(piece)}{'h0' if len(piece) == 1 else ''}" for piece in pieces if piece]
-    if len(path) == len(pieces[0]) == 1:
-        x, y = at(*next(point for point in one.points if _is_finite(point)))
-        return f'<circle class="f{one.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
-    dash = " dashed" if one.dashed else ""
-    return f'<path class="line s{one.colour}{dash}" d="{"".join(path)}"/>'
+    path = "".join(f"M{_corners(piece)}{'h0' if len(piece) == 1 else ''}" for piece in whole)
+    return path, whole[0][0] if len(whole) == len(whole[0]) == 1 else None
 
 
-def _around(one: Series, at: object) -> str:
-    """The band around a line: along its upper ends, and back along its lower ones."""
-    assert callable(at)
-    xs = [x for x, _ in one.points]
-    corners = [(x, high) for x, (_, high) in zip(xs, one.around, strict=True)]
-    corners += [(x, low) for x, (low, _) in zip(reversed(xs), reversed(one.around), strict=True)]
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in (at(*corner) for corner in corners))
-    return f'<path class="band f{one.colour}" d="M{path}Z"/>'
+def _around(one: Series, at: _At) -> str:
+    """The path of the band around a line: along its upper ends, and back along its lower ones."""
+    ends = [(x, low, high) for (x, _), (low, high) in zip(one.points, one.around, strict=True)]
+    return f"M{_corners([*(at(x, high) for x, _, high in ends), *(at(x, low) for x, low, _ in reversed(ends))])}Z"
 
 
-def _marks(one: Series, at: object) -> str:
-    assert callable(at)
-    out = []
-    for index, point in enumerate(one.points):
-        if not _is_finite(point):
-            continue
-        x, y = at(*point)
-        error = one.errors[index] if index < len(one.errors) else 0.0
-        if math.isfinite(error) and error > 0:
-            _, top = at(point[0], point[1] + error)
-            _, bottom = at(point[0], point[1] - error)
-            out.append(
-                f'<path class="error s{one.colour}" d="M{x:.1f} {top:.1f}V{bottom:.1f}'
-                f'M{x - 4:.1f} {top:.1f}h8M{x - 4:.1f} {bottom:.1f}h8"/>'
-            )
-        spoken = f"{one.name}: {compact(point[1])}" + (f" ± {compact(error)}" if error else "")
-        out.append(
-            f'<circle class="mark f{one.colour}" cx="{x:.1f}" cy="{y:.1f}" r="4">'
-            f"<title>{escape(spoken)}</title></circle>"
-        )
-    return "".join(out)
+def _corners(places: Sequence[tuple[float, float]]) -> str:
+    return "L".join(f"{x} {y}" for x, y in places)
+
+
+def _marks(one: Series, at: _At) -> list[tuple[Any, ...]]:
+    """Colour, place, ends of the error bar and words of each point."""
+    found: list[tuple[Any, ...]] = []
+    for index, (x, y) in enumerate(one.points):
+        if _is_finite((x, y)):
+            error = _error(one, index)
+            reach = (at(x, y + error)[1], at(x, y - error)[1]) if error > 0 else None
+            said = f"{one.name}: {compact(y)}" + (f" ± {compact(error)}" if error else "")
+            found.append((one.colour, *at(x, y), reach, said))
+    return found
 
 
 def thinned(points: Sequence[tuple[float, float]], limit: int = _MAX_POINTS) -> list[tuple[float, float]]:

@@ -1,16 +1,16 @@
 """``report.html``: a run folder as one page without other files, with the bottleneck named first."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
-
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from rljob.api import ManifestError, RLJob, parse_job
 from rljob.files import replace
 from rljob.telemetry.bottleneck import Bottleneck, Kind, bottleneck
-from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart, stacked_bars
+from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart, page_environment, stacked_bars
 from rljob.telemetry.flat_figures import Points, mean_figures, mean_stages, number, numbers_in, with_returns_to_go_by
 from rljob.telemetry.run_charts import (
     MOST_LEARNING_FIGURES,
@@ -22,17 +22,6 @@ from rljob.telemetry.run_charts import (
 )
 from rljob.telemetry.run_folder import RunFolder, read_run_folder
 from rljob.telemetry.sizing import NextUnits, next_units
-
-
-def page_environment(*packages: str) -> Environment:
-    """Templates of ``packages`` and, for what all pages share, of this one."""
-    return Environment(
-        loader=ChoiceLoader([PackageLoader(package) for package in (*packages, "rljob.telemetry")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def duration(seconds: object) -> str:
@@ -51,12 +40,9 @@ def duration(seconds: object) -> str:
 def instant(unix_seconds: object) -> str:
     """A moment as ``2026-03-01 12:30:05 UTC``; an empty text if it is none."""
     value = number(unix_seconds)
-    if value is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, OSError, ValueError):
-        return ""
+    with suppress(OverflowError, OSError, ValueError):
+        return "" if value is None else datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return ""
 
 
 def grouped(count: object) -> str:
@@ -95,11 +81,7 @@ def write_report(run_dir: Path) -> Path:
 def render(run: RunFolder) -> str:
     """The page for a run. Every text of the folder is escaped."""
     environment = page_environment()
-    environment.filters["compact"] = compact
-    environment.filters["duration"] = duration
-    environment.filters["instant"] = instant
-    environment.filters["size"] = size
-    environment.filters["grouped"] = grouped
+    environment.filters |= {each.__name__: each for each in (compact, duration, instant, size, grouped)}
     shares, rows = mean_stages(run.points), learning_figures(run)
     buys = what_buys(run)
     return environment.get_template("report.html.jinja").render(
@@ -181,30 +163,24 @@ def knee_chart(buys: NextUnits) -> Chart:
 def tiles(run: RunFolder) -> list[tuple[str, str, str]]:
     """(label, value, remark) of the figures that stand at the top; those that are not known are left out."""
     found: list[tuple[str, str, str]] = []
-    judged = evaluations(run)
+    judged, training = evaluations(run), [point for point in run.points if point.get("state", TRAINING) == TRAINING]
     if best := max(judged or evaluations(run, finished=False), key=lambda one: float(one["mean"]), default=None):
-        error = number(best.get("standard_error"))
-        episodes = number(best.get("episodes"))
+        error, episodes = number(best.get("standard_error")), number(best.get("episodes"))
         remark = f"± {error:.2g}" if error is not None else ""
         remark += f" over {episodes:.0f} games" if episodes else ""
         found.append(("Best evaluation", f"{best['mean']:.2f}", remark if judged else f"{remark}, then given up"))
     if run.points:
-        last, mean = run.points[-1], mean_figures([p for p in run.points if p.get("state", TRAINING) == TRAINING])
-        found += _training_return(run)
-        found.append(("Raw frames", compact(number(last.get("raw_frames")) or 0), ""))
-        found.append(("Updates", compact(number(last.get("updates")) or 0), ""))
-        for label, name, remark in (
-            ("Steps a second", "steps_per_second", "mean while training"),
-            ("Updates a second", "updates_per_second", "mean while training"),
-        ):
-            if name in mean:
-                found.append((label, compact(round(mean[name], 1)), remark))
+        last, mean = run.points[-1], mean_figures(training)
+        played, updates = (compact(number(last.get(name)) or 0) for name in ("raw_frames", "updates"))
+        found += [*_training_return(run), ("Raw frames", played, ""), ("Updates", updates, "")]
+        for what in ("steps", "updates"):
+            if rate := mean.get(f"{what}_per_second"):
+                found.append((f"{what.capitalize()} a second", compact(round(rate, 1)), "mean while training"))
     times, seconds_still = stood_still(run.points)
     if times:
         found.append(("Stood still", duration(seconds_still), f"for {times} verdict{'s' * (times > 1)}"))
-    seconds = number(run.outcome.get("seconds"))
-    if seconds is None and run.points:
-        seconds = number(run.points[-1].get("elapsed_seconds"))
+    ends = (run.outcome.get("seconds"), run.points[-1].get("elapsed_seconds") if run.points else None)
+    seconds = next((end for each in ends if (end := number(each)) is not None), None)
     if seconds is not None:
         earlier = earlier_seconds(run)
         remark = f"{duration(seconds)} of it in the last session" if earlier else ""
@@ -214,15 +190,12 @@ def tiles(run: RunFolder) -> list[tuple[str, str, str]]:
 
 def stood_still(points: Points) -> tuple[int, float]:
     """How often training stood still for the games of an evaluation, and for how many seconds, as the records tell."""
-    times, seconds, before = 0, 0.0, None
-    for point in points:
-        if point.get("state") == EVALUATING and before is not None:
-            times += before.get("state") != EVALUATING
-            seconds += max(
-                0.0, (number(point.get("elapsed_seconds")) or 0.0) - (number(before.get("elapsed_seconds")) or 0.0)
-            )
-        before = point
-    return times, seconds
+    stood = [pair for pair in pairwise(points) if pair[1].get("state") == EVALUATING]
+    lasted = ((number(point.get("elapsed_seconds")) or 0.0 for point in pair) for pair in stood)
+    return (
+        sum(before.get("state") != EVALUATING for before, _ in stood),
+        sum(max(0.0, end - begin) for begin, end in lasted),
+    )
 
 
 def earlier_seconds(run: RunFolder) -> float:
