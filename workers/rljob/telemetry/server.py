@@ -17,13 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from socketserver import TCPServer
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -41,73 +40,58 @@ TOKEN_HEADER: Final = "X-RLJob-Token"
 EVERY_INTERFACE: Final = "*"
 """Stands for an address: listen over IPv4 and IPv6, whichever the machine has."""
 
-_MAX_THREADS = 8
+_MOST_CALLERS = 8
 _CLIENT_TIMEOUT_SECONDS = 5.0
 _LONGEST_REQUEST_BYTES = 4096
-_BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nbusy\n"
 
 Reply = tuple[int, str, bytes]
 """HTTP status, content type, body."""
 
 
-class BoundedServer(HTTPServer):
-    """One daemon thread an answer, at most :data:`_MAX_THREADS` of them; more callers are told to come back."""
+def _text(code: int, text: str) -> Reply:
+    return code, "text/plain", f"{text}\n".encode()
 
-    allow_reuse_address = True
-    request_queue_size = 32
 
-    def __init__(self, address: tuple[str, int], pages: "TelemetryServer") -> None:
-        self.pages = pages
-        self._places = threading.BoundedSemaphore(_MAX_THREADS)
-        self._began: dict[socket.socket, float] = {}
-        host, port = address
+def _json(code: int, document: Mapping[str, Any]) -> Reply:
+    return code, "application/json", dumps(document).encode()
+
+
+class _Server(TCPServer):
+    """One daemon thread a caller, at most :data:`_MOST_CALLERS` of them; more are turned away."""
+
+    def __init__(self, host: str, port: int, pages: "TelemetryServer") -> None:
+        super().__init__((host, port), _Handler, bind_and_activate=False)
+        self.socket.close()
+        both = host == EVERY_INTERFACE and socket.has_dualstack_ipv6()
         if host == EVERY_INTERFACE:
-            host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
-        if ":" in host:
-            self.address_family = socket.AF_INET6
-        super().__init__((host, port), _Handler)
-
-    def server_bind(self) -> None:
-        """Binds without the reverse name look-up of the base class, which can hang for seconds without a resolver."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if self.address_family is socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # else :: may leave IPv4 out
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+            host = "::" if both else "0.0.0.0"
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.socket = socket.create_server((host, port), family=family, backlog=32, dualstack_ipv6=both)
+        self.pages = pages
+        self._began: dict[socket.socket, float] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            try:
-                request.settimeout(0.1)
-                request.sendall(_BUSY)
-            except OSError:
-                pass  # the caller is told if possible; the connection is closed in any case
+        if len(self._began) >= _MOST_CALLERS:
             self.shutdown_request(request)
             return
-        try:
-            start_contained(f"{self.pages.role}-answer", partial(self._serve_one, request, client_address))
-        except RuntimeError:  # no more threads: `handle_error` hears of it, and the place is free again
-            self._places.release()
-            raise
+        self._began[request] = time.monotonic()
+        start_contained(f"{self.pages.role}-answer", partial(self._serve_one, request, client_address))
 
     def service_actions(self) -> None:
         """Cut off the clients that take too long over all, as one does that sends a byte now and then; several times a second."""
         late = time.monotonic() - 2 * _CLIENT_TIMEOUT_SECONDS
         for request in [each for each, began in list(self._began.items()) if began < late]:
+            self._began.pop(request, None)
             with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
     def _serve_one(self, request: Any, client_address: Any) -> None:
-        self._began[request] = time.monotonic()
         try:
-            self.finish_request(request, client_address)
-        except OSError:
-            pass  # the client went away or was too slow
+            with suppress(OSError):  # the client went away or was too slow
+                self.finish_request(request, client_address)
         finally:
-            del self._began[request]
+            self._began.pop(request, None)
             self.shutdown_request(request)
-            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("telemetry request from %s failed", client_address, exc_info=True)
@@ -117,32 +101,19 @@ class _Handler(BaseHTTPRequestHandler):
     """GET and POST; a client has :data:`_CLIENT_TIMEOUT_SECONDS` for each read and write."""
 
     timeout = _CLIENT_TIMEOUT_SECONDS
-    server: BoundedServer
+    server: _Server
     server_version = "rljob"
     sys_version = ""
 
     def do_GET(self) -> None:
-        self._reply(*self.server.pages.answer(self._page(), self.headers.get("Accept", "")))
+        self._reply(*self.server.pages.answer(self.path.partition("?")[0], self.headers.get("Accept", "")))
 
     def do_POST(self) -> None:
-        token = self.headers.get(TOKEN_HEADER, "")
-        refusal = self.server.pages.refusal(f"Bearer {token}" if token else self.headers.get("Authorization", ""))
-        if refusal is not None:
-            self._reply(*refusal)
-            return
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > _LONGEST_REQUEST_BYTES:
-            error = f"a Content-Length of at most {_LONGEST_REQUEST_BYTES} bytes is needed"
-            self._reply(413, "application/json", dumps({"error": error}).encode())
-            return
-        self._reply(*self.server.pages.note(self._page(), self.rfile.read(int(length))))
-
-    def _page(self) -> str:
-        """The path that is asked for; what is no address is taken as it is, and found nowhere."""
-        try:
-            return urlsplit(self.path).path
-        except ValueError:
-            return self.path
+        token, length = self.headers.get(TOKEN_HEADER, ""), self.headers.get("Content-Length", "")
+        reply = self.server.pages.refusal(f"Bearer {token}" if token else self.headers.get("Authorization", ""))
+        if reply is None and (not length.isdecimal() or int(length) > _LONGEST_REQUEST_BYTES):
+            reply = _json(413, {"error": f"a Content-Length of at most {_LONGEST_REQUEST_BYTES} bytes is needed"})
+        self._reply(*(reply or self.server.pages.note(self.path.partition("?")[0], self.rfile.read(int(length)))))
 
     def _reply(self, code: int, content_type: str, body: bytes) -> None:
         self.send_response(code)
@@ -161,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
 LOOPBACK: Final = "127.0.0.1"
 
 
-class TelemetryServer:
+class TelemetryServer(AbstractContextManager["TelemetryServer"]):
     """Serves ``/metrics``, ``/healthz``, ``/readyz``, ``/status`` and ``/profile``; listens as soon as it is built.
 
     Args:
@@ -196,23 +167,18 @@ class TelemetryServer:
         host: str = LOOPBACK,
         token_file: Path | None = None,
     ) -> None:
-        self.role = role
-        self._token_file = token_file
-        self._requests = dict(requests or {})
-        self._status = status
-        self._ready = ready
+        self.role, self.host = role, host
+        self._status, self._ready, self._requests, self._token_file = status, ready, requests or {}, token_file
         self._registry = registry if registry is not None else CollectorRegistry()
         # (monotonic deadline of the next beat, its limit in seconds, the thread that beats)
         self._due: tuple[float, float, int] | None = None
         self._told: tuple[float, float, int] | None = None
         try:
-            self._server = BoundedServer((host, port), self)
+            self._server = _Server(host, port, self)
         except OSError as error:
-            raise OSError(
-                error.errno, f"the {role} cannot serve its metrics on {_in_a_url(host)}:{port}: {error.strerror}"
-            ) from error
-        self.host: str = host
-        self.port: int = self._server.server_address[1]
+            where = f"{_in_a_url(host)}:{port}"
+            raise OSError(error.errno, f"the {role} cannot serve its metrics on {where}: {error.strerror}") from error
+        self.port: int = self._server.socket.getsockname()[1]
         self._closing = threading.Event()
         self._thread = SupervisedThread(
             f"{role}-telemetry", partial(self._server.serve_forever, poll_interval=0.2), until=self._closing
@@ -248,106 +214,87 @@ class TelemetryServer:
         self._thread.close(timeout_seconds=2.0)
         self._server.server_close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def answer(self, path: str, accept: str) -> Reply:
         """The reply to ``GET path``: (HTTP status, content type, body). ``accept`` chooses the metrics' format."""
         try:
-            if path == "/metrics":
-                encode, content_type = choose_encoder(accept)
-                return 200, content_type, encode(self._registry)
-            if path == "/status":
-                return 200, "application/json", dumps(self._status()).encode()
-            if path == "/readyz":
-                ready = bool(self._ready())
-                return (
-                    (200 if ready else 503),
-                    "text/plain",
-                    f"{self.role}: {'ready' if ready else 'not ready'}\n".encode(),
-                )
-            if path == "/healthz":
-                return self._health()
-            kind, _, number = path[1:].partition("/")
-            if kind == "profile" and (not number or number.isdecimal()):
-                document = PROFILER.read(int(number) if number else None)
-                return 200, "application/json", dumps(document).encode()
+            return self._page(path, accept)
         except Exception as error:  # noqa: BLE001  whatever the role's callable raises must not end its telemetry
-            reason = f"{type(error).__name__}: {error}"
-            log.warning("%s: cannot answer %s: %s", self.role, path, reason)
-            return 500, "application/json", dumps({"error": f"{self.role} cannot answer {path}: {reason}"}).encode()
+            return self._failed(f"answer {path}", error)
+
+    def _page(self, path: str, accept: str) -> Reply:
+        if path == "/metrics":
+            encode, content_type = choose_encoder(accept)
+            return 200, content_type, encode(self._registry)
+        if path == "/status":
+            return _json(200, self._status())
+        if path == "/readyz":
+            return _text(200, f"{self.role}: ready") if self._ready() else _text(503, f"{self.role}: not ready")
+        if path == "/healthz":
+            return self._health()
+        kind, _, number = path[1:].partition("/")
+        if kind == "profile" and (not number or number.isdecimal()):
+            return _json(200, PROFILER.read(int(number) if number else None))
         known = "/metrics, /healthz, /readyz, /status, /profile, /profile/NUMBER"
-        return 404, "application/json", dumps({"error": f"no such page; there are: {known}"}).encode()
+        return _json(404, {"error": f"no such page; there are: {known}"})
 
     def note(self, path: str, body: bytes) -> Reply:
         """The reply to ``POST path``: (HTTP status, content type, body)."""
         take = self._requests.get(path)
         if take is None:
             known = ", ".join(sorted(self._requests)) or "none"
-            return (
-                404,
-                "application/json",
-                dumps({"error": f"no such request to the {self.role}; there are: {known}"}).encode(),
-            )
+            return _json(404, {"error": f"no such request to the {self.role}; there are: {known}"})
         try:
             document = json.loads(body)
             if not isinstance(document, dict):
                 raise ValueError("a JSON object is expected")
             take(document)
         except (ValueError, RecursionError) as error:
-            return 400, "application/json", dumps({"error": f"{path}: {error}"}).encode()
+            return _json(400, {"error": f"{path}: {error}"})
         except Exception as error:  # noqa: BLE001  as in `answer`
-            reason = f"{type(error).__name__}: {error}"
-            log.warning("%s: cannot take %s: %s", self.role, path, reason)
-            return 500, "application/json", dumps({"error": f"{self.role} cannot take {path}: {reason}"}).encode()
-        return 202, "application/json", dumps({"noted": path}).encode()
+            return self._failed(f"take {path}", error)
+        return _json(202, {"noted": path})
+
+    def _failed(self, what: str, error: Exception) -> Reply:
+        reason = f"{self.role} cannot {what}: {type(error).__name__}: {error}"
+        log.warning("%s", reason)
+        return _json(500, {"error": reason})
 
     def refusal(self, authorization: str) -> Reply | None:
         """The reply to a request that may not be made with this Authorization header; None where it may."""
-        if self._token_file is None:
-            if is_loopback(self.host):
-                return None
-            error = (
-                f"{self.role}: read-only on {self.host}: requests need the job's token, and this role was given none"
-            )
-            return 403, "application/json", dumps({"error": f"{error} (--token-file)"}).encode()
+        if self._token_file is None and is_loopback(self.host):
+            return None
+        token = b""
         try:
-            token = self._token_file.read_bytes().strip()
+            token = self._token_file.read_bytes().strip() if self._token_file is not None else b""
         except OSError as problem:
             log.warning("%s: %s can't be read: %s", self.role, self._token_file, problem.strerror)
-            token = b""
         if not token:
-            return (
-                403,
-                "application/json",
-                dumps({"error": f"{self.role}: the job's token can't be read here"}).encode(),
-            )
+            why = "requests need the job's token, which this role was not given or can't read (--token-file)"
+            return _json(403, {"error": f"{self.role}: read-only on {self.host}: {why}"})
         scheme, _, given = authorization.partition(" ")
         known = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token)
         if scheme.lower() == "bearer" and known:
             return None
         error = "wrong token" if authorization else "the job's token is needed, as `Authorization: Bearer TOKEN`"
-        return 401, "application/json", dumps({"error": f"{self.role}: {error}"}).encode()
+        return _json(401, {"error": f"{self.role}: {error}"})
 
     def _health(self) -> Reply:
         due = self._due
         if due is None:
-            return 200, "text/plain", f"{self.role}: starting\n".encode()
+            return _text(200, f"{self.role}: starting")
         deadline, limit, thread = due
         late = time.monotonic() - deadline
         if late <= 0:
-            return 200, "text/plain", f"{self.role}: alive\n".encode()
+            return _text(200, f"{self.role}: alive")
         text = f"{self.role}: no progress for {limit + late:.1f} s (limit {limit:.1f} s)"
         if self._told != due:
             self._told = due
             frame = sys._current_frames().get(thread)
             log.warning("%s; it is at %s", text, place_of(frame) if frame is not None else "its end")
-        return 503, "text/plain", f"{text}\n".encode()
+        return _text(503, text)
 
 
 def _in_a_url(host: str) -> str:
