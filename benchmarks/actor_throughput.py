@@ -30,6 +30,7 @@ from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import make_builder, transition_layout
+from rljob.telemetry.flat_figures import stage_fractions
 from rljob.weights.flat import snapshot
 from rljob.wire import Client
 
@@ -128,7 +129,8 @@ def actor(
 
 
 def stage_shares(figures: ActorFigures) -> dict[str, float]:
-    return {stage: float(f"{share:.3g}") for stage, share in figures.clock.fractions().items()}
+    shares = stage_fractions({"actor": figures.clock.seconds()})["actor"]
+    return {stage: float(f"{share:.3g}") for stage, share in shares.items()}
 
 
 def without_policy(endpoint: str, options: argparse.Namespace) -> None:

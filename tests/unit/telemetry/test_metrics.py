@@ -149,8 +149,12 @@ def test_bytes_that_wait_in_sockets_and_open_files_are_counted() -> None:
 
 def test_what_the_system_does_not_tell_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As /proc/self/fd is to a process that has given up its rights."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "status").write_text("Name: rljob\nVmRSS:    8 kB\n")
     monkeypatch.setattr(process, "_PROC", tmp_path)
-    assert set(ProcessUse().now()) == {"cpu_seconds", "cpu_cores", "rss_bytes", "shm_bytes"}
+    found = ProcessUse().now()
+    assert set(found) == {"cpu_seconds", "cpu_cores", "rss_bytes", "shm_bytes"}
+    assert (found["rss_bytes"], found["shm_bytes"]) == (8192.0, 0.0)
 
 
 def test_children_that_end_while_they_are_looked_at_do_no_harm() -> None:

@@ -54,6 +54,9 @@ _DELIVERABLE_BATCHES = 1.0
 _FULL: Final = 0.7
 """A queue that holds this share of its bound on average is full: who draws from it does not wait for the limiter."""
 
+_QUEUE: Final = "queue/capacity"
+"""Known in a job of unrolls alone."""
+
 _STARTING = frozenset({"Starting", "WaitingForReplay", "WaitingForUnrolls", "WarmingUp"})
 _IDLE_STAGES = frozenset({"idle", "poll", "wait", "blocked", "evaluation"})
 _MOVING_STAGES = frozenset({"encode", "send", "receive", "decode"})
@@ -95,13 +98,12 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
     if min(wait, held) >= NOTABLE and not lopsided:
         return _delivery_is_slow(known, wait, cores) if _is_full(known) else _both_wait(known, wait, held)
     if wait >= NOTABLE and wait > held:
-        if _has_queue(known):  # the queue is in the learner itself: what it waits for is not there yet
+        if _QUEUE in known:  # the queue is in the learner itself: what it waits for is not there yet
             return _actors_are_slow(known, wait, cores, taken)
         limits = known.get("queue_bound_batches", 1.0) > 0  # without a rate limiter there is no depth
         depth = known.get("queue_depth_batches") if limits else None
-        starved = limiter == "samples" or (depth is not None and depth < _DELIVERABLE_BATCHES)
-        deliverable = limiter != "samples" and depth is not None and depth >= _DELIVERABLE_BATCHES
-        if not starved and (deliverable or busy_share(known, "replay") >= DOMINANT):
+        may_deliver = depth >= _DELIVERABLE_BATCHES if depth is not None else busy_share(known, "replay") >= DOMINANT
+        if may_deliver and limiter != "samples":
             return _delivery_is_slow(known, wait, cores)
         return _actors_are_slow(known, wait, cores, taken)
     if held >= NOTABLE:
@@ -115,19 +117,15 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | No
 
 
 def _warming_up(known: Mapping[str, float]) -> Bottleneck:
-    items, unrolls = known.get("replay/items"), known.get("queue/waiting")
-    stored = f" ({items:,.0f} transitions are stored)" if items is not None else ""
-    stored = f" ({unrolls:,.0f} unrolls wait)" if unrolls is not None else stored
-    return Bottleneck(
-        Kind.WarmingUp,
-        f"The run is still warming up{stored}: wait until the learner takes its first batches.",
-        0.0,
-    )
+    told = {"replay/items": "transitions are stored", "queue/waiting": "unrolls wait"}
+    stored = "".join(f" ({known[name]:,.0f} {words})" for name, words in told.items() if name in known)
+    said = f"The run is still warming up{stored}: wait until the learner takes its first batches."
+    return Bottleneck(Kind.WarmingUp, said, 0.0)
 
 
 def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Bottleneck:
     lead = f"The learner waited {_percent(wait)} of the time and the actors were held back {_percent(held)}: "
-    if _has_queue(known):
+    if _QUEUE in known:
         return Bottleneck(
             Kind.Balanced,
             f"{lead}they take turns, because the queue of unrolls holds too little for both to work at once; raise "
@@ -135,16 +133,11 @@ def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Bottlene
             "actors with fewer environments each.",
             min(wait, held),
         )
-    if _stages(known, "replay") and busy_share(known, "replay") < DOMINANT:
-        idle = _percent(1 - busy_share(known, "replay"))
+    advice = "both wait for the replay service, which is the bottleneck; add shards (replay.shards), or give it a faster core."
+    if _stages(known, "replay") and (busy := busy_share(known, "replay")) < DOMINANT:
         advice = (
-            f"neither can run although the replay service idles {idle}, so the rate limiter's band is too narrow; "
+            f"neither can run although the replay service idles {_percent(1 - busy)}, so the rate limiter's band is too narrow; "
             "raise replay.rateLimiter.errorBuffer or shorten the chunks (chunkLength)."
-        )
-    else:
-        advice = (
-            "both wait for the replay service, which is the bottleneck; add shards (replay.shards), or give it a faster "
-            "core."
         )
     return Bottleneck(Kind.ReplayTooSlow, lead + advice, min(wait, held))
 
@@ -160,23 +153,23 @@ def _delivery_is_slow(known: Mapping[str, float], wait: float, cores: int | None
             "own. More actors will not help.",
             wait,
         )
-    nearer = _a_shorter_way("put learner and replay on one machine", cores)
     return Bottleneck(
         Kind.TransportTooSlow,
         f"{lead}batches are under way too long while the replay service idles {_percent(1 - busy)}, so the transport is the "
-        f"bottleneck; prefetch more (prefetchBatches), or {nearer}. More actors will not help.",
+        "bottleneck; prefetch more (prefetchBatches), or "
+        f"{_a_shorter_way('put learner and replay on one machine', cores)}. More actors will not help.",
         wait,
     )
 
 
 def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None, taken: int | None) -> Bottleneck:
     lead = f"The learner waited {_percent(wait)} of the time for experience: "
-    running = known.get("actors_running")
-    now = f", {running:.0f} now" if running is not None else ""
-    more = f"add actors (actors.replicas{now}) on further cores" if taken is None else _a_larger_machine(taken)
-    work = {stage: share for stage, share in _stages(known, "actor").items() if stage not in _IDLE_STAGES}
-    whole = sum(work.values())
-    shares = {stage: share / whole for stage, share in work.items()} if whole > 0 else {}
+    now = f", {known['actors_running']:.0f} now" if "actors_running" in known else ""
+    more = f"add actors (actors.replicas{now}) on further cores"
+    if taken is not None:
+        more = f"this machine has no core beyond the {taken} that learner and actors share, so take a larger one"
+    work = {stage: share for stage, share in _stages(known, "actor").items() if stage not in _IDLE_STAGES and share > 0}
+    shares = {stage: share / sum(work.values()) for stage, share in work.items()}
     moving = sum(share for stage, share in shares.items() if stage in _MOVING_STAGES)
     if shares.get("env", 0.0) >= DOMINANT:
         return Bottleneck(
@@ -194,8 +187,7 @@ def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None,
             wait,
         )
     if moving >= 0.5:
-        peer = "learner" if _has_queue(known) else "replay"
-        apart = f"bring actors and {peer} closer together or widen the network between them"
+        apart = f"bring actors and {'learner' if _QUEUE in known else 'replay'} closer together or widen the network between them"
         return Bottleneck(
             Kind.TransportTooSlow,
             f"{lead}the actors spend {_percent(moving)} of their work packing and sending, so the transport is the "
@@ -207,7 +199,7 @@ def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None,
         f"{lead}the actors are the bottleneck; {more}, or use each "
         + (
             "unroll more often (epochs)."
-            if _has_queue(known)
+            if _QUEUE in known
             else "sample more often (raise replay.rateLimiter.samplesPerInsert)."
         ),
         wait,
@@ -220,19 +212,14 @@ def _a_shorter_way(apart: str, cores: int | None) -> str:
     return apart if cores is None else f"find out what else uses the {cores} cores of this machine"
 
 
-def _a_larger_machine(cores: int) -> str:
-    """The advice where actors would need cores that the machine has not."""
-    return f"this machine has no core beyond the {cores} that learner and actors share, so take a larger one"
-
-
 def _learner_is_slow(known: Mapping[str, float], held: float, taken: int | None) -> Bottleneck:
     work = {stage: share for stage, share in _stages(known, "learner").items() if stage not in _IDLE_STAGES}
-    longest = max(work, key=lambda stage: work[stage]) if work else ""
-    where = f", whose longest stage is {longest!r} ({_percent(work[longest])})," if longest else ""
+    longest = sorted(work, key=lambda stage: -work[stage])[:1]
+    where = "".join(f", whose longest stage is {stage!r} ({_percent(work[stage])})," for stage in longest)
     advice = [
         "give it an accelerator" + (" or more cores" if taken is None else ""),
         "learn from each unroll less often (epochs)"
-        if _has_queue(known)
+        if _QUEUE in known
         else "lower replay.rateLimiter.samplesPerInsert",
     ]
     if taken is None:
@@ -252,8 +239,8 @@ def _answers_hold_up(known: Mapping[str, float], wait: float) -> bool:
     empty while the learner starves, so that only the way to the server and back is left."""
     if not _stages(known, "inference"):
         return False
-    empty = known.get("queue_depth_batches", _DELIVERABLE_BATCHES) < _DELIVERABLE_BATCHES
-    return busy_share(known, "inference") >= DOMINANT or (wait >= NOTABLE and empty)
+    depth = known.get("queue_depth_batches", _DELIVERABLE_BATCHES)
+    return busy_share(known, "inference") >= DOMINANT or (wait >= NOTABLE and depth < _DELIVERABLE_BATCHES)
 
 
 def _inference_is_slow(known: Mapping[str, float], held: float) -> Bottleneck:
@@ -272,11 +259,7 @@ def _inference_is_slow(known: Mapping[str, float], held: float) -> Bottleneck:
 def _is_full(known: Mapping[str, float]) -> bool:
     """Whether the limiter has had batches to give nearly all the time."""
     bound = known.get("queue_bound_batches", 0.0)
-    return not _has_queue(known) and bound > 0 and known.get("queue_depth_batches", 0.0) >= _FULL * bound
-
-
-def _has_queue(known: Mapping[str, float]) -> bool:
-    return "queue/capacity" in known
+    return _QUEUE not in known and bound > 0 and known.get("queue_depth_batches", 0.0) >= _FULL * bound
 
 
 def _given_up(known: Mapping[str, float]) -> str:
@@ -293,10 +276,7 @@ def _given_up(known: Mapping[str, float]) -> str:
 
 def known_share(known: Mapping[str, float], *names: str) -> float | None:
     """The first of the figures that is known, as a share between 0 and 1."""
-    for name in names:
-        if name in known:
-            return min(1.0, max(0.0, known[name]))
-    return None
+    return next((min(1.0, max(0.0, known[name])) for name in names if name in known), None)
 
 
 def _stages(known: Mapping[str, float], role: str) -> dict[str, float]:

@@ -29,7 +29,7 @@ class StageClock:
     """Total seconds spent in each of a fixed set of stages.
 
     Exactly one thread (the loop that owns the clock) calls :meth:`enter`, :meth:`stop` and :meth:`stage`; any thread
-    may call :meth:`seconds` and :meth:`fractions` at any time and sees a consistent picture that includes the part of
+    may call :meth:`seconds` at any time and sees a consistent picture that includes the part of
     the running stage that has already passed. The owner takes no lock: it publishes one immutable tuple at each change.
 
     A reading never goes back. The owner may be interrupted between reading the time and publishing the change; a reader
@@ -140,12 +140,6 @@ class StageClock:
                 totals[index] = before + max(0, now - since)
             totals = self._floor = [max(now_told, told) for now_told, told in zip(totals, self._floor, strict=True)]
         return {name: total * 1e-9 for name, total in zip(self.stages, totals, strict=True)}
-
-    def fractions(self) -> dict[str, float]:
-        """Each stage's share (0..1) of the time accounted for so far; all zero before the first stage."""
-        seconds = self.seconds()
-        whole = sum(seconds.values())
-        return {name: value / whole if whole > 0 else 0.0 for name, value in seconds.items()}
 
 
 def running_stages() -> list[tuple[str, int]]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rljob.threads import usable_cores
 
+_PROC: Final = Path("/proc")
 PACKAGES: Final = ("rljob", "torch", "gymnasium", "ale-py", "numpy", "pyzmq", "redis", "lz4", "safetensors")
 
 
@@ -39,47 +40,20 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
+    lines = (_PROC / "cpuinfo").read_text().splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or "unknown")
 
 
-_STATUS = Path("/proc/self/status")
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process in bytes, shared pages included."""
-    if known := _field("VmRSS"):
-        return known
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
-
-
-def shm_bytes() -> int:
-    """The part of the resident memory that lives in shared memory (``/dev/shm``, tmpfs), in bytes; 0 where unknown."""
-    return _field("RssShmem")
-
-
-def _field(name: str) -> int:
-    """A ``kB`` line of /proc/self/status in bytes; 0 if there is none (not Linux)."""
-    try:
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
+def _status_bytes(name: str) -> float:
+    """A ``kB`` line of /proc/self/status in bytes; 0 where there is none."""
+    lines = (_PROC / "self" / "status").read_text().splitlines()
+    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0.0)
 
 
 SAMPLED_EVERY_SECONDS: Final = 5.0
 WORKING_SHARE: Final = 0.1
 """A thread works that does more than this share of the computing of its process."""
-_PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -88,7 +62,8 @@ class ProcessUse:
 
     ``now`` gives ``cpu_seconds`` since the start, ``cpu_cores`` in recent use, and ``core_wait_cores``, those that working
     threads would have taken more if they had had one whenever they wanted it; all three with the processes below this one
-    (those of environments, say). Further ``rss_bytes`` and ``shm_bytes`` of it, ``open_files``, and ``receive_queue_bytes`` and
+    (those of environments, say). Further its resident memory, ``rss_bytes``, and of that what is shared (``/dev/shm``, tmpfs),
+    ``shm_bytes``; ``open_files``, and ``receive_queue_bytes`` and
     ``send_queue_bytes``: what its sockets have received and not read, and sent and not got rid of, by the kernel's account. The
     last three, and the waiting, are missing where the system does not tell them.
     """
@@ -114,8 +89,8 @@ class ProcessUse:
             "cpu_seconds": total,
             "cpu_cores": (total - spent) / elapsed,
             **told,
-            "rss_bytes": float(rss_bytes()),
-            "shm_bytes": float(shm_bytes()),
+            "rss_bytes": _status_bytes("VmRSS"),
+            "shm_bytes": _status_bytes("RssShmem"),
             **_descriptors(),
         }
         return self._figures
@@ -123,10 +98,6 @@ class ProcessUse:
 
 def cpu_seconds(pid: int | None = None) -> float:
     """CPU time of a process, this one unless another is named, and of those below it since they began, user's and system's."""
-    if not (_PROC / "self" / "stat").exists():
-        import psutil  # which an operator lacks
-
-        return sum(psutil.Process(pid).cpu_times()[:4])
     return _of_all(str(pid or os.getpid()), _cpu_seconds_of)
 
 

@@ -28,12 +28,6 @@ class Target:
     mean_return: float | None = None
     window_evaluations: int = 1
 
-    def __post_init__(self) -> None:
-        if self.raw_frames is not None and self.raw_frames <= 0:
-            raise ValueError(f"raw_frames must be positive, not {self.raw_frames}: the run would end before it began")
-        if self.window_evaluations < 1:
-            raise ValueError(f"window_evaluations must be at least 1, not {self.window_evaluations}")
-
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -63,14 +57,11 @@ def progress(target: Target, history: Sequence[Point], evaluations: Sequence[flo
     Returns:
         The one of the two criteria that is further on its way: the larger percentage, or of equal ones the raw frames.
     """
-    candidates = []
-    if target.raw_frames is not None:
-        candidates.append(_frames(target.raw_frames, history))
+    candidates = [] if target.raw_frames is None else [_frames(target.raw_frames, history)]
     if target.mean_return is not None:
         candidates.append(_return(target.mean_return, target.window_evaluations, history, evaluations))
-    if not candidates:
-        return Progress(None, None)
-    return max(candidates, key=lambda one: -1.0 if one.percent is None else one.percent)
+    unknown = Progress(None, None)
+    return max(candidates, key=lambda one: -1.0 if one.percent is None else one.percent, default=unknown)
 
 
 def _frames(wanted: int, history: Sequence[Point]) -> Progress:
@@ -80,9 +71,9 @@ def _frames(wanted: int, history: Sequence[Point]) -> Progress:
     if last.raw_frames >= wanted:
         return Progress(100.0, 0.0)
     percent = 100.0 * max(0, last.raw_frames) / wanted
-    recent = _recent(history)
-    seconds = last.elapsed_seconds - recent[0].elapsed_seconds
-    frames = last.raw_frames - recent[0].raw_frames
+    recent = [point for point in history if point.elapsed_seconds >= last.elapsed_seconds - RECENT_SECONDS]
+    first = recent[0] if len(recent) > 1 else history[-2:][0]
+    seconds, frames = last.elapsed_seconds - first.elapsed_seconds, last.raw_frames - first.raw_frames
     if seconds <= 0 or frames <= 0:
         return Progress(percent, None)
     return Progress(percent, (wanted - last.raw_frames) * seconds / frames)
@@ -91,21 +82,12 @@ def _frames(wanted: int, history: Sequence[Point]) -> Progress:
 def _return(wanted: float, window: int, history: Sequence[Point], evaluations: Sequence[float]) -> Progress:
     if len(evaluations) >= window and sum(evaluations[-window:]) / window >= wanted:
         return Progress(100.0, 0.0)
-    curve = [(point.elapsed_seconds, point.mean_return) for point in history if point.mean_return is not None]
+    curve = [point.mean_return for point in history if point.mean_return is not None]
     if not curve:
         return Progress(None, None)
-    start = min(value for _, value in curve[: max(1, len(curve) // 10)])
-    now = median(value for _, value in curve[-5:])
-    if start >= wanted:
-        return Progress(99.0 if now >= wanted else None, None)
-    percent = min(99.0, max(0.0, 100.0 * (now - start) / (wanted - start)))
+    start, now = min(curve[: max(1, len(curve) // 10)]), median(curve[-5:])
     if now >= wanted:
         return Progress(99.0, None)  # only an evaluation is missing
-    return Progress(percent, None)
-
-
-def _recent(history: Sequence[Point]) -> Sequence[Point]:
-    end = history[-1].elapsed_seconds
-    span = min(RECENT_SECONDS, max(0.0, end - history[0].elapsed_seconds))
-    recent = [point for point in history if point.elapsed_seconds >= end - span]
-    return recent if len(recent) > 1 else history[-2:]
+    if start >= wanted:
+        return Progress(None, None)
+    return Progress(min(99.0, max(0.0, 100.0 * (now - start) / (wanted - start))), None)

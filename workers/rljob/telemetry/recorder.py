@@ -13,8 +13,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
@@ -59,7 +60,7 @@ _LEARNER_FACTS = (
 )
 
 
-class Recorder:
+class Recorder(AbstractContextManager["Recorder"]):
     """Appends to ``run_dir/metrics.jsonl`` and ``run_dir/tensorboard/``; safe to open again after any kind of end.
 
     A JSONL line is ``{"time_unix", "elapsed_seconds", "updates", "raw_frames", <figures>}``; one with ``"kind"`` is an
@@ -82,8 +83,7 @@ class Recorder:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.failures = 0
-        self._wall = wall
-        self._monotonic = monotonic
+        self._wall, self._monotonic = wall, monotonic
         self._lock = threading.Lock()
         self._stages: Stages | None = None
         self._evaluated: set[tuple[Any, ...]] = set()
@@ -99,29 +99,25 @@ class Recorder:
         name = f"events.out.tfevents.{wall():.6f}.{socket.gethostname()}.{os.getpid()}"
         self._lines = _Appender(path)
         self._events = _Appender(events / name)
-        if path.exists() and not self._lines.ends_with_newline():
+        if _ends_within_a_line(path):
             self._write(self._lines, b"\n")  # the process that wrote before was killed in the middle of a line
         self._write(self._events, _framed(Event(wall_time=wall(), file_version="brain.Event:2")))
         self._point(0, 0, {**describe_machine(), "kind": MACHINE}, {})
 
     def record(self, figures: Mapping[str, float], raw_frames: int, updates: int, *, state: str = "") -> None:
         """One point in time. Figures that are not finite are left out of TensorBoard and ``null`` in the JSONL."""
-        extra: dict[str, Any] = {"state": state} if state else {}
-        with self._lock:
-            self._point(raw_frames, updates, {**extra, **figures}, figures)
+        self._point(raw_frames, updates, {**({"state": state} if state else {}), **figures}, figures)
 
     def record_status(self, status: Mapping[str, Any]) -> None:
         """One point in time from a learner's status document, and whatever evaluation or checkpoint is new in it."""
-        raw_frames = int(number(status.get("raw_frames_total")) or 0)
-        updates = int(number(status.get("updates")) or 0)
+        raw_frames, updates = _count(status, "raw_frames_total"), _count(status, "updates")
         figures = flatten_status(status, self._stages)
         if isinstance(stages := status.get("stages"), Mapping):
             self._stages = {role: dict(seconds) for role, seconds in stages.items() if isinstance(seconds, Mapping)}
         facts = {name: status[name] for name in _LEARNER_FACTS if status.get(name) is not None}
         if facts != self._facts:
             self._facts = facts
-            with self._lock:
-                self._point(raw_frames, updates, {**facts, "kind": LEARNER}, {})
+            self._point(raw_frames, updates, {**facts, "kind": LEARNER}, {})
         self.record(figures, raw_frames, updates, state=str(status.get("state", "")))
         for evaluation in status.get("evaluations") or ():
             self.record_evaluation(evaluation)
@@ -130,8 +126,7 @@ class Recorder:
             identity = tuple(checkpoint.get(key) for key in ("step", "digest", "state"))
             if identity != self._checkpoint:
                 self._checkpoint = identity
-                with self._lock:
-                    self._point(raw_frames, updates, {**checkpoint, "kind": CHECKPOINT}, {})
+                self._point(raw_frames, updates, {**checkpoint, "kind": CHECKPOINT}, {})
 
     def record_evaluation(self, evaluation: Mapping[str, Any]) -> None:
         """One verdict of the evaluator; one that is in the record already is not written twice.
@@ -141,22 +136,16 @@ class Recorder:
                 ``episodes`` and ``seconds``, the time that the evaluation took; ``metrics``, what the environment reports,
                 which becomes ``episode/<name>`` as in other records.
         """
-        identity = _identity(evaluation)
         with self._lock:
-            if identity in self._evaluated:
+            if (identity := _identity(evaluation)) in self._evaluated:
                 return
             self._evaluated.add(identity)
-            scalars = {
-                f"{EVALUATION}/{name}": value
-                for name in ("mean", "standard_error", "mean_length_steps", "episodes", "seconds")
-                if (value := number(evaluation.get(name))) is not None
-            }
-            raw_frames = int(number(evaluation.get("raw_frames")) or 0)
-            updates = int(number(evaluation.get("updates")) or 0)
-            line = dict(evaluation)
-            means = {f"episode/{name}": mean for name, mean in (line.pop("metrics", None) or {}).items()}
-            scalars |= {f"{EVALUATION}/{name}": mean for name, mean in means.items()}
-            self._point(raw_frames, updates, {**line, **means, "kind": EVALUATION}, scalars)
+        line = {name: value for name, value in evaluation.items() if name != "metrics"}
+        means = {f"episode/{name}": mean for name, mean in (evaluation.get("metrics") or {}).items()}
+        told = (*means, "mean", "standard_error", "mean_length_steps", "episodes", "seconds")
+        scalars = {f"{EVALUATION}/{name}": value for name, value in {**line, **means}.items() if name in told}
+        raw_frames, updates = _count(evaluation, "raw_frames"), _count(evaluation, "updates")
+        self._point(raw_frames, updates, {**line, **means, "kind": EVALUATION}, scalars)
 
     def close(self) -> None:
         """Closes both files. Recording afterwards is an error."""
@@ -164,13 +153,14 @@ class Recorder:
             self._lines.close()
             self._events.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _point(self, raw_frames: int, updates: int, line: Mapping[str, Any], scalars: Mapping[str, float]) -> None:
+    def _point(self, raw_frames: int, updates: int, line: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._append(raw_frames, updates, line, scalars)
+
+    def _append(self, raw_frames: int, updates: int, line: Mapping[str, Any], scalars: Mapping[str, Any]) -> None:
         now = self._wall()
         elapsed = self._offset_seconds + self._monotonic() - self._opened
         document = {
@@ -224,14 +214,12 @@ class Recorder:
     def _recall(self, path: Path) -> float:
         """Elapsed seconds at the end of the record so far; also notes which evaluations it holds."""
         elapsed = 0.0
-        try:
+        with suppress(OSError):  # no record yet, or one that cannot be read: this recorder starts from zero
             for record in iter_records(path):
                 self._points += "kind" not in record
                 elapsed = max(elapsed, number(record.get("elapsed_seconds")) or 0.0)
                 if record.get("kind") == EVALUATION:
                     self._evaluated.add(_identity(record))
-        except OSError:
-            pass  # no record yet, or one that cannot be read: this recorder starts from zero
         return elapsed
 
 
@@ -276,6 +264,17 @@ def _every_second(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]
         kept = kept if "kind" in record else not kept
         if "kind" in record or kept:
             yield record
+
+
+def _count(document: Mapping[str, Any], name: str) -> int:
+    return int(number(document.get(name)) or 0)
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    with suppress(OSError), path.open("rb") as file:  # none, or an empty one
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+    return False
 
 
 def _identity(evaluation: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -328,19 +327,6 @@ class _Appender:
             self._file.close()
             self._file = None
 
-    def ends_with_newline(self) -> bool:
-        """Whether the file is empty or its last byte ends a line."""
-        try:
-            with self.path.open("rb") as file:
-                if file.seek(0, os.SEEK_END) == 0:
-                    return True
-                file.seek(-1, os.SEEK_END)
-                return file.read(1) == b"\n"
-        except OSError:
-            return True
-
     def close(self) -> None:
         self._closed = True
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self.reopen()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -127,43 +128,34 @@ def _manifest(text: str, name: str, problems: list[str]) -> Mapping[str, Any]:
 
 
 def _json(path: Path, what: str, problems: list[str]) -> Mapping[str, Any]:
-    text = _text(path, what, problems)
-    try:
-        document = json.loads(text) if text else {}
-    except ValueError:
-        document = None
-    if isinstance(document, Mapping):
-        return document
-    problems.append(f"{path.name} is not a JSON object.")
-    return {}
+    document, text = None, _text(path, what, problems)
+    with suppress(ValueError):
+        document = json.loads(text or "{}")
+    if not isinstance(document, Mapping):
+        problems.append(f"{path.name} is not a JSON object.")
+    return document if isinstance(document, Mapping) else {}
 
 
 def _roles(folder: Path) -> tuple[Mapping[str, Any], ...]:
     """Every member that was ever started, by name: ``name`` and, where it left in good order, its last status document."""
-    ignored: list[str] = []
     names = sorted(path.name.removesuffix(".process.json") for path in folder.glob("*.process.json"))
-    return tuple({**_json(folder / f"{name}.final.json", "", ignored), "name": name} for name in names)
+    return tuple({**_json(folder / f"{name}.final.json", "", []), "name": name} for name in names)
 
 
 def _stored(folder: Path) -> tuple[StoredCheckpoint, ...]:
     found = []
     for entry in sorted(folder.glob("[!.]*/")):
-        try:
+        with suppress(OSError):  # removed by the running job while we looked
             size = sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
             found.append(StoredCheckpoint(entry.name, size, entry.stat().st_mtime))
-        except OSError:
-            continue  # removed by the running job while we looked
     return tuple(sorted(found, key=lambda checkpoint: checkpoint.modified_unix))
 
 
 def _log_tails(folder: Path) -> dict[str, str]:
     tails = {}
     for path in sorted(folder.glob("*.log")):
-        try:
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
-                lines = file.read().decode(errors="replace").splitlines()
-        except OSError:
-            continue
-        tails[path.name] = "\n".join(lines[-_LOG_TAIL_LINES:])
+        with suppress(OSError), path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+            tails[path.name] = "\n".join(lines[-_LOG_TAIL_LINES:])
     return tails
