@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -57,19 +57,13 @@ class Bucket:
 
     def keys(self, below: str) -> list[str]:
         """The keys of all objects below a key, as if it were a folder."""
-        store = self._store
-
-        def listed() -> list[str]:
-            return [str(each["path"]) for page in store.list(below or None) for each in page]
-
-        return self._asked("list", listed)
+        return self._asked("list", lambda store: [str(it["path"]) for page in store.list(below or None) for it in page])
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object; until it is whole, the one that was there stays."""
-        store = self._store
         self._asked(
             "write",
-            lambda: store.put(
+            lambda store: store.put(
                 key,
                 content,
                 use_multipart=len(content) > PIECE_BYTES,
@@ -82,9 +76,7 @@ class Bucket:
         """Write an empty object unless there is one; False where there is."""
         from obstore.exceptions import AlreadyExistsError
 
-        store = self._store
-
-        def created() -> bool:
+        def created(store: "S3Store") -> bool:
             try:
                 store.put(key, b"", mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -95,16 +87,15 @@ class Bucket:
 
     def pieces(self, key: str) -> Iterator[bytes]:
         """The content of an object. Raises NoObject."""
-        store, start, size = self._store, 0, 1
+        start, size = 0, 1
         while start < size:
-            piece, size = self._asked("read", lambda begin=start: _piece(store, key, begin))  # type: ignore[misc]
+            piece, size = self._asked("read", partial(_piece, key, start))
             start += len(piece)
             yield piece
 
     def delete(self, keys: list[str]) -> None:
         """Remove objects; missing ones are ignored."""
-        store = self._store
-        self._asked("delete", lambda: store.delete(keys))
+        self._asked("delete", lambda store: store.delete(keys))
 
     @cached_property
     def _store(self) -> "S3Store":
@@ -136,11 +127,12 @@ class Bucket:
         variables = (os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
         return self.endpoint or next(filter(None, variables), "")
 
-    def _asked(self, what: str, request: Callable[[], _T]) -> _T:
+    def _asked(self, what: str, request: "Callable[[S3Store], _T]") -> _T:
+        store = self._store
         from obstore.exceptions import BaseError
 
         try:
-            return request()
+            return request(store)
         except FileNotFoundError as error:
             if "NoSuchBucket" not in str(error):
                 raise NoObject from None
@@ -154,32 +146,37 @@ class Bucket:
         code_found = re.search(r"<Code>([A-Za-z0-9]{1,80})</Code>", text)
         status_found = re.search(r"status code: ([0-9]{3})", text)
         code = code_found[1] if code_found else ""
-        answer = " ".join(filter(None, (status_found[1] if status_found else "", code)))
-        if _METADATA_SERVICE in text:
-            return (
-                f"there are no credentials for {self.uri('')}: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are expected"
-            )
-        if code == "NoSuchBucket":
-            return f"there is no bucket {self.name} at {server}; create it, or name another one"
-        if code in _REFUSED or answer == "401":
-            return (
-                f"{server} does not accept the credentials for {self.uri('')} ({answer}); check AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY"
-            )
-        if code in _ELSEWHERE or answer.startswith("301"):
-            return f"{self.uri('')} is in another region ({answer}); set AWS_REGION to its own"
-        if answer.startswith("403"):
-            return f"the credentials may not {what} in {self.uri('')} ({answer}); give them the permission to"
-        if answer:
-            return f"{server} could not {what} in {self.uri('')}: it answered {answer}"
-        reason = "can't be reached" if "Connect" in text else "did not answer in time"
-        return f"{server} {reason}, so nothing could be {_DONE[what]} in {self.uri('')}"
+        answer = " ".join(found[1] for found in (status_found, code_found) if found)
+        here, keys = self.uri(""), "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        silent = "can't be reached" if "Connect" in text else "did not answer in time"
+        meanings = (
+            (_METADATA_SERVICE in text, f"there are no credentials for {here}: {keys} are expected"),
+            (
+                code == "NoSuchBucket",
+                f"there is no bucket {self.name} at {server}; create it, or name another one",
+            ),
+            (
+                code in _REFUSED or answer == "401",
+                f"{server} does not accept the credentials for {here} ({answer}); check {keys}",
+            ),
+            (
+                code in _ELSEWHERE or answer.startswith("301"),
+                f"{here} is in another region ({answer}); set AWS_REGION to its own",
+            ),
+            (
+                answer.startswith("403"),
+                f"the credentials may not {what} in {here} ({answer}); give them the permission to",
+            ),
+            (answer, f"{server} could not {what} in {here}: it answered {answer}"),
+            (True, f"{server} {silent}, so nothing could be {_DONE[what]} in {here}"),
+        )
+        return next(sentence for applies, sentence in meanings if applies)
 
 
 _DONE: Final = {"list": "listed", "read": "read", "write": "written", "delete": "deleted"}
 
 
-def _piece(store: "S3Store", key: str, start: int) -> tuple[bytes, int]:
+def _piece(key: str, start: int, store: "S3Store") -> tuple[bytes, int]:
     """A piece of an object, and the size of the whole."""
     found = store.get(key, options={"range": (start, start + PIECE_BYTES)})
     return bytes(found.bytes()), int(found.meta["size"])

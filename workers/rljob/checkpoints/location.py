@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from rljob import files
@@ -19,43 +19,6 @@ from rljob.api import RLJob
 from rljob.checkpoints.bucket import Bucket, NoObject
 from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem, StorageProblem, claimed, is_checkpoint_name
 from rljob.sources import user_path
-
-
-class Storage(Protocol):
-    """Holds the checkpoints of one run by name, each a manifest and a file of tensors.
-
-    Whatever its medium, it promises that a checkpoint is whole or not there at all: for a reader while it is written, and
-    after a write or a removal that was cut off anywhere. Every method raises `StorageProblem` where the place cannot be asked.
-    """
-
-    def names(self) -> list[str]:
-        """The names of all that is whole here: checkpoints, ``best``, and marks of epochs; in no order."""
-
-    def holds(self, name: str) -> bool:
-        """Whether a checkpoint of that name is there."""
-
-    def tensors_file(self, digest: str) -> str:
-        """The name of the file that tensors of this digest (sha256 in hex) are to be kept in."""
-
-    def write(
-        self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
-    ) -> None:
-        """Put a checkpoint there, in place of one of that name. ``confirm`` is called before the last step, which makes it
-        appear: what it raises leaves the one that was there. Raises CheckpointProblem where it is not taken; the one that was
-        there stays then, too."""
-
-    def pieces(self, name: str, file: str) -> Iterator[bytes]:
-        """A file of a checkpoint, piece by piece. Raises CheckpointProblem where it is not there."""
-
-    def remove(self, name: str) -> None:
-        """Remove a checkpoint or a mark; one that is not there is no problem."""
-
-    def clear(self) -> None:
-        """Remove what interrupted writes left behind."""
-
-    def create(self, name: str) -> bool:
-        """Put an empty mark there; False where there is one. Raises CheckpointProblem where this user may write nothing."""
-
 
 _S3 = "s3://"
 
@@ -91,8 +54,8 @@ class ObjectPath:
 Location = Path | ObjectPath
 
 
-def place(directory: Location) -> Storage:
-    """``directory`` as a `Storage`."""
+def place(directory: Location) -> "Folder | Prefix":
+    """How checkpoints are kept in ``directory``."""
     return Folder(directory) if isinstance(directory, Path) else Prefix(directory.bucket, directory.key)
 
 
@@ -136,28 +99,42 @@ _PIECE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A `Storage` on a disk. A crash, a full disk or a kill leaves the checkpoint before as it was."""
+    """Holds the checkpoints of one run on a disk, by name, each a manifest and a file of tensors; `Prefix` does in a bucket.
+
+    A checkpoint is whole or not there at all: for a reader while it is written, and after a write or a removal that was cut off
+    anywhere. Every method raises `StorageProblem` where the place cannot be asked.
+    """
 
     path: Path
 
     def names(self) -> list[str]:
+        """The names of all that is whole here: checkpoints, ``best``, and marks of epochs; in no order."""
         try:
             with os.scandir(self.path) as entries:
-                return [each.name for each in entries if _is_ours(each.name, each.is_dir())]
+                return [
+                    each.name
+                    for each in entries
+                    if (is_checkpoint_name(each.name) if each.is_dir() else claimed(each.name) is not None)
+                ]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise StorageProblem(f"{self.path} can't be read: {error.strerror}") from None
 
     def holds(self, name: str) -> bool:
+        """Whether a checkpoint of that name is there."""
         return (self.path / name / MANIFEST).exists()
 
     def tensors_file(self, digest: str) -> str:
+        """The name of the file that tensors of this digest (sha256 in hex) are to be kept in."""
         return TENSORS
 
     def write(
         self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
     ) -> None:
+        """Put a checkpoint there, in place of one of that name. ``confirm`` is called before the last step, which makes it
+        appear: what it raises leaves the one that was there. Raises CheckpointProblem where it is not taken; the one that was
+        there stays then, too."""
         final = self.path / name
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -174,6 +151,7 @@ class Folder:
             ) from error
 
     def pieces(self, name: str, file: str) -> Iterator[bytes]:
+        """A file of a checkpoint, piece by piece. Raises CheckpointProblem where it is not there."""
         path = self.path / name
         try:
             with (path / file).open("rb") as content:
@@ -183,17 +161,17 @@ class Folder:
             raise CheckpointProblem(f"{path} is not a readable checkpoint: {error}") from None
 
     def remove(self, name: str) -> None:
+        """Remove a checkpoint or a mark; one that is not there is no problem."""
         path = self.path / name
-        if not path.is_dir():
-            path.unlink(missing_ok=True)
-            return
         with contextlib.suppress(OSError):
-            files.remove(path)
+            files.remove(path) if path.is_dir() else path.unlink()
 
     def clear(self) -> None:
+        """Remove what interrupted writes left behind."""
         files.recover(self.path)
 
     def create(self, name: str) -> bool:
+        """Put an empty mark there; False where there is one. Raises CheckpointProblem where this user may write nothing."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             (self.path / name).touch(exist_ok=False)
@@ -210,13 +188,9 @@ class Folder:
         return True
 
 
-def _is_ours(name: str, is_folder: bool) -> bool:
-    return is_checkpoint_name(name) if is_folder else claimed(name) is not None
-
-
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A `Storage` in a bucket. ``prefix`` has no slash at either end; empty is the whole bucket."""
+    """As `Folder`, in a bucket. ``prefix`` has no slash at either end; empty is the whole bucket."""
 
     bucket: Bucket
     prefix: str

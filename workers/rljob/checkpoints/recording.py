@@ -77,6 +77,6 @@ class Recording(NamedTuple):
         return self
 
     def keep(self, confirm: Callable[[], None]) -> None:
-        """Replace it by the present one, unless ``confirm`` raises. Raises as `Storage.write`, and OSError."""
+        """Replace it by the present one, unless ``confirm`` raises. Raises as `Folder.write`, and OSError."""
         confirm()
         place(self.directory).write(f"recording-{self.uid}", _FILE, packed(self.job, self.run_dir), b"{}\n")
