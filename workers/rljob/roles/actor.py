@@ -35,8 +35,7 @@ from rljob.envs import (
 from rljob.envs.base import GroupedEnvironment, VectorEnvironment, seed_generators, seed_of
 from rljob.experience import SegmentLayout, make_builder
 from rljob.inference.client import InferenceClient, InferenceLost, RemotePolicy
-from rljob.roles.options import RoleOptions, announce, write_final
-from rljob.telemetry.metrics import role_registry
+from rljob.roles.options import RoleOptions, serve, write_final
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.client import WeightClient
 from rljob.weights.relay import Relay
@@ -78,16 +77,9 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     figures.failures = failures = RestartLimit()
     sink, actions = _connect(options, identity, figures, layout, spec.policy_numbers)
     figures.sink = sink
-    telemetry = TelemetryServer(
-        "actor",
-        options.metrics_port,
-        figures.status,
-        # One that waits for credit does its work too: the learner sets the pace, and a new actor would wait as well.
-        lambda: figures.state in ("Running", "Blocked"),
-        role_registry("actor", figures.status),
-        host=options.metrics_host,
-    )
-    announce(options, "actor", telemetry.url, identity.incarnation)
+    # One that waits for credit does its work too: the learner sets the pace, and a new actor would wait as well.
+    at_work = ("Running", "Blocked")
+    telemetry = serve(options, "actor", figures.status, lambda: figures.state in at_work, identity.incarnation)
     try:
         with telemetry:
             welcome = _join(sink, telemetry, stop)
@@ -109,6 +101,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             # Each copy may take as long to make as a turn, and as long again to step, where they are stepped in turn.
             telemetry.beat(_LONGEST_TURN_SECONDS * (1 + num_envs))
             alive = partial(telemetry.go_on, _LONGEST_TURN_SECONDS)
+            about = (chosen, spec, parameters, environment_parameters, num_envs)
             loop: Loop
             environment: VectorEnvironment | DeviceEnvironment
             if not isinstance(actions, WeightClient):
@@ -121,12 +114,10 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 and (vector := make_device_vector(spec, environment_parameters, num_envs)) is not None
             ):
                 environment = simulator = DeviceEnvironment(vector, seed)
-                about = (chosen, spec, parameters, environment_parameters, num_envs)
                 on_device = DevicePolicy(*about, simulator.device, seed, spec_of_job.actors.precision)
                 actions.shapes, figures.acting = on_device.shapes, on_device.acting
                 loop = DeviceLoop(simulator, on_device, builder, sink, actions, figures, layout.length)
             else:
-                about = (chosen, spec, parameters, environment_parameters, num_envs)
                 policy = ActingPolicy(*about, generator, spec_of_job.actors.precision)
                 actions.shapes, figures.acting = policy.shapes, policy.acting
                 environment = make_encoded_vector(
@@ -234,15 +225,15 @@ def _join(sink: MultiShard, telemetry: TelemetryServer, stop: threading.Event) -
     None when told to stop before.
     """
     log.info("waiting for a welcome")
-    welcomed_at: float | None = None
+    unwelcome = time.monotonic()
     while sink.sessions[0].welcome is None:
         if stop.is_set():
             return None
         telemetry.beat(_LONGEST_TURN_SECONDS)
         sink.poll(0.05)
-        if sink.welcome is not None:
-            welcomed_at = welcomed_at or time.monotonic()
-            if time.monotonic() - welcomed_at > _FIRST_SHARD_PATIENCE_SECONDS:
-                log.warning("replay shard 0 does not answer; beginning with the others")
-                break
+        if sink.welcome is None:
+            unwelcome = time.monotonic()
+        elif time.monotonic() - unwelcome > _FIRST_SHARD_PATIENCE_SECONDS:
+            log.warning("replay shard 0 does not answer; beginning with the others")
+            break
     return sink.welcome

@@ -10,7 +10,6 @@ import logging
 import math
 import threading
 import time
-import uuid
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, Final
@@ -25,11 +24,9 @@ from rljob.envs.meter import kept
 from rljob.evaluation.players import NoGameEnds, Players
 from rljob.evaluation.score import Played, tally
 from rljob.evaluation.verdicts import LEAST_GAMES, Verdicts, proven
-from rljob.roles.options import RoleOptions, announce
+from rljob.roles.options import RoleOptions, serve
 from rljob.telemetry.clock import StageClock
-from rljob.telemetry.metrics import role_registry
 from rljob.telemetry.process import PROCESS
-from rljob.telemetry.server import TelemetryServer
 from rljob.weights.client import WeightClient
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.flat import Weights
@@ -95,15 +92,7 @@ class Evaluator:
         self._evaluating: EvaluationUnderWay | None = None
         self._next_word = 0.0
         self._state = "Waiting"
-        self._server = TelemetryServer(
-            "evaluator",
-            options.metrics_port,
-            self.status,
-            self.ready,
-            role_registry("evaluator", self.status),
-            host=options.metrics_host,
-        )
-        announce(options, "evaluator", self._server.url, uuid.uuid4().hex)
+        self._server = serve(options, "evaluator", self.status, self.ready)
 
     def run(self) -> None:
         """Wait for weights worth judging, judge them, tell the learner; again and again."""

@@ -1,7 +1,6 @@
 """The inference role: a server in a process of its own, which fetches the learner's weights like an actor would."""
 
 import threading
-import uuid
 from typing import Any
 
 import torch
@@ -11,10 +10,8 @@ from rljob.envs import environment_of
 from rljob.inference.model import MAX_WAIT_SECONDS, served_model
 from rljob.inference.server import InferenceServer
 from rljob.learner.device import devices
-from rljob.roles.options import RoleOptions, announce, write_final
-from rljob.telemetry.metrics import role_registry
+from rljob.roles.options import RoleOptions, serve, write_final
 from rljob.telemetry.process import PROCESS
-from rljob.telemetry.server import TelemetryServer
 from rljob.weights.client import WeightClient
 from rljob.wire import load_keys
 
@@ -47,16 +44,7 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
         def status() -> dict[str, Any]:
             return {"role": "inference", "name": options.name, **server.status(), "process": PROCESS.now()}
 
-        telemetry = TelemetryServer(
-            "inference",
-            options.metrics_port,
-            status,
-            lambda: server.state == "Serving",
-            role_registry("inference", status),
-            host=options.metrics_host,
-        )
-        announce(options, "inference", telemetry.url, uuid.uuid4().hex)
-        with telemetry:
+        with serve(options, "inference", status, lambda: server.state == "Serving") as telemetry:
             server.run(stop, on_turn=lambda: telemetry.beat(_LONGEST_TURN_SECONDS))
         write_final(options, status())
     finally:

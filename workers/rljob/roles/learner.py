@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -45,10 +44,8 @@ from rljob.learner.ranks import LEAVE_SECONDS, Meeting, RankLost, Ranks
 from rljob.learner.saver import Saver
 from rljob.learner.sources import InStep, LoopConfig
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.roles.options import RoleOptions, announce, write_last_words
-from rljob.telemetry.metrics import role_registry
+from rljob.roles.options import RoleOptions, serve, write_last_words
 from rljob.telemetry.recorder import Recorder
-from rljob.telemetry.server import TelemetryServer
 from rljob.tracking.points import forget_ending, note_ending
 from rljob.tracking.tracker import FOLDER, trackers_of, untracked
 from rljob.weights.flat import VersionLog
@@ -220,22 +217,18 @@ def _run(options: RoleOptions, stop: threading.Event, candidates: Sequence[torch
             learner.start_from(checkpoint.read(named.path))
         begun_at = updater.updates
         telemetry = closing.enter_context(
-            TelemetryServer(
+            serve(
+                options,
                 "learner",
-                options.metrics_port,
                 lambda: document(learner.status()),
                 lambda: learner.state in ("WarmingUp", "Training", "Evaluating"),
-                role_registry("learner", lambda: document(learner.status())),
                 requests={
                     **requests,
                     "/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note)),
                     "/changes": course.ask,
                 },
-                host=options.metrics_host,
-                token_file=options.token_file,
             )
         )
-        announce(options, "learner", telemetry.url, uuid.uuid4().hex)
         learner.run(source.left if isinstance(source, InStep) else stop, on_turn)
         write_last_words(options, {"role": "learner", "checkpoint": saver.status.to_document()})
         if not stop.wait(LEAVE_SECONDS):
@@ -313,7 +306,7 @@ def _source(
             slots=max(1, spec.requested_actors),
             credits=credits_per_actor(envs) if lag is None else envs,
             epoch=epoch,
-            resumed_from=_counted(found) if found is not None else None,
+            resumed_from=Counted.read(found.manifest["counted"]) if found is not None else None,
             # An iteration asks an actor for a whole round of its environments: all of them for one process.
             serves=(lambda actor: member_of(actor, count) == rank) if lag is not None else (lambda actor: True),
             **bounds,
@@ -349,12 +342,6 @@ def _publish_interval(method: AnyAlgorithm, params: Any) -> int:
     """Updates between two versions of the weights; 0 where one follows each batch."""
     in_iterations = isinstance(method, UnrollAlgorithm) and method.iteration_lag(params) is not None
     return 0 if in_iterations else int(params.publish_interval)
-
-
-def _counted(found: Checkpoint) -> Counted:
-    """What was counted of whom; of a checkpoint from before that was kept, the totals alone."""
-    kept, counters = found.manifest.get("counted"), found.manifest["counters"]
-    return Counted.read(kept) if kept else Counted(int(counters["steps"]), int(counters["raw_frames"]))
 
 
 def _checkpoint_to_resume(resume: str | None, directory: Location) -> Checkpoint | None:

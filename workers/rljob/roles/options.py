@@ -1,10 +1,11 @@
 """The options that every role of a job is started with, as one value, so that a role runs the same from a pod, a process or a
-test; the checks of them and the function that runs each role; and the file in which a started role announces itself."""
+test; the checks of them and the function that runs each role; and how a started role announces itself."""
 
 import logging
 import os
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -17,6 +18,8 @@ from rljob.api.roles import Role
 from rljob.errors import CommandRefused, UsageError
 from rljob.files import replace
 from rljob.strict_json import dumps
+from rljob.telemetry.metrics import role_registry
+from rljob.telemetry.server import TelemetryServer
 from rljob.wire import version as protocol_version
 
 log = logging.getLogger(__name__)
@@ -69,22 +72,30 @@ class RoleOptions:
     on_cluster: bool = False
 
 
-def announce(options: RoleOptions, role: str, metrics_url: str, incarnation: str) -> None:
-    """Write ``options.announce`` (if given): ``{"role", "name", "pid", "metrics_url", "incarnation"}`` as JSON.
-
-    The file appears whole or not at all. Call it once the telemetry server listens.
-    """
-    path = options.announce
-    if path is None:
-        return
-    document = {
-        "role": role,
-        "name": options.name,
-        "pid": os.getpid(),
-        "metrics_url": metrics_url,
-        "incarnation": incarnation,
-    }
-    _write(path, document)
+def serve(
+    options: RoleOptions,
+    role: str,
+    status: Callable[[], Mapping[str, Any]],
+    ready: Callable[[], bool],
+    incarnation: str = "",
+    requests: Mapping[str, Callable[[Mapping[str, Any]], None]] | None = None,
+) -> TelemetryServer:
+    """The telemetry server of a role. Once it listens, ``options.announce`` (if given) is written:
+    ``{"role", "name", "pid", "metrics_url", "incarnation"}`` as JSON, whole or not at all."""
+    server = TelemetryServer(
+        role,
+        options.metrics_port,
+        status,
+        ready,
+        role_registry(role, status),
+        requests=requests,
+        host=options.metrics_host,
+        token_file=options.token_file,
+    )
+    if options.announce is not None:
+        document = {"role": role, "name": options.name, "pid": os.getpid(), "metrics_url": server.url}
+        _write(options.announce, {**document, "incarnation": incarnation or uuid.uuid4().hex})
+    return server
 
 
 def write_final(options: RoleOptions, document: dict[str, Any]) -> None:
@@ -95,11 +106,9 @@ def write_final(options: RoleOptions, document: dict[str, Any]) -> None:
 def write_last_words(options: RoleOptions, document: dict[str, Any]) -> None:
     """Write ``options.last_words`` (if given) at the end of a process, which can't be asked any more then. What can't be
     written is only logged: the end is none the worse."""
-    if options.last_words is None:
-        return
     try:
-        # In a pod the file is a mount, in whose place no other can be put.
-        options.last_words.write_text(dumps(document) + "\n")
+        if options.last_words is not None:  # in a pod the file is a mount, in whose place no other can be put
+            options.last_words.write_text(dumps(document) + "\n")
     except OSError as error:
         log.warning("%s: last words can't be written: %s", options.last_words, error.strerror)
 

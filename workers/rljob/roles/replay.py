@@ -15,9 +15,7 @@ from rljob.replay.config import config_of
 from rljob.replay.embedded_redis import EmbeddedRedis
 from rljob.replay.redis_client import Login
 from rljob.replay.service import ReplayService
-from rljob.roles.options import RoleOptions, announce, write_final
-from rljob.telemetry.metrics import role_registry
-from rljob.telemetry.server import TelemetryServer
+from rljob.roles.options import RoleOptions, serve, write_final
 from rljob.wire import load_keys
 
 log = logging.getLogger(__name__)
@@ -59,16 +57,8 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
             return {"role": "replay", "name": options.name, **service.status.to_document()}
 
         telemetry = stack.enter_context(
-            TelemetryServer(
-                "replay",
-                options.metrics_port,
-                status,
-                lambda: service.state != "warming",
-                role_registry("replay", status),
-                host=options.metrics_host,
-            )
+            serve(options, "replay", status, lambda: service.state != "warming", service.service)
         )
-        announce(options, "replay", telemetry.url, service.service)
         log.info("replay: %s, %d transitions, ingest %s", options.name, config.capacity.steps, service.ingest_endpoint)
 
         def on_turn() -> None:
