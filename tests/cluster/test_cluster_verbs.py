@@ -54,12 +54,12 @@ def test_an_empty_namespace(user: User) -> None:
 
 
 def test_why_and_top_speak_as_on_one_machine(user: User) -> None:
-    corrupt = said("CheckpointValid", "False", "Corrupt", "digest differs")
-    user.has("pong", known=status(conditions=[*status()["conditions"], corrupt]))
+    unsaved = said("CheckpointValid", "False", "StorageError", "no space left")
+    user.has("pong", known=status(conditions=[*status()["conditions"], unsaved]))
     why = user.sees("why")  # the only job needs no name
     for words in (
         "pong is Running: the learner trains and every role is ready", "Last decision: 178 / 36 = 4.9 wanted",
-        "CheckpointValid=False Corrupt, for 5m: digest differs",
+        "CheckpointValid=False StorageError, for 5m: no space left",
     ):  # fmt: skip
         assert words in why
     screen = user.sees("top", "pong", "--once")

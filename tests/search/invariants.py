@@ -66,7 +66,6 @@ class Invariants:
             "BackoffLimitExceeded": world.real > limit,
             "FailurePolicyRule": world.fatal,
             "NonFiniteLoss": world.fatal,
-            "CheckpointUnreadable": world.fatal,
             "StartupDeadlineExceeded": world.stood >= 100 or world.real > 0,
             # A learner that is not heard stands still as far as can be known.
             "ProgressDeadlineExceeded": world.stood >= 100 or world.real > 0 or _unheard_seconds(world) >= 50,

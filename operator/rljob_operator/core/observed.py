@@ -7,6 +7,7 @@ All times are Unix seconds. A substrate reports facts and takes no decisions: wh
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import quote
 
 from rljob.api.conditions import Reason
 from rljob.api.learner_status import CheckpointStatement, LearnerStatus
@@ -19,17 +20,16 @@ class CheckpointState(StrEnum):
 
     MISSING = "Missing"
     VERIFIED = "Verified"
-    CORRUPT = "Corrupt"
     STORAGE_ERROR = "StorageError"
     GONE = "Gone"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFacts:
-    """The newest checkpoint, as re-read by the substrate.
+    """The newest checkpoint, as its learner has read it back.
 
-    ``state`` is about the newest attempt: after a failed one, or where the newest is corrupt, ``step``, ``time_seconds``,
-    ``uri`` and ``digest`` are those of the newest checkpoint that did verify (step 0 and no uri: there is none).
+    ``state`` is about the newest attempt: after a failed one ``step``, ``time_seconds``, ``uri`` and ``digest`` are those of the
+    newest checkpoint that did verify (step 0 and no uri: there is none).
     ``time_seconds`` is by the learner's clock, ``requested_seconds`` the newest request that it was begun after, as the
     controller wrote it (0: none).
     """
@@ -120,7 +120,7 @@ def checkpoint_facts(said: CheckpointStatement | None) -> CheckpointFacts:
         state=state,
         step=said.step,
         time_seconds=said.written_unix or 0.0,
-        uri=said.path if "://" in said.path else f"file://{said.path}",
+        uri=said.path if "://" in said.path else f"file://{quote(said.path)}",
         digest=said.digest if not said.digest or ":" in said.digest else f"sha256:{said.digest}",
         message=said.message,
         requested_seconds=said.requested_unix,

@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api import RLJob
+from rljob.api.learner_status import LearnerStatus
 from rljob.threads import SupervisedThread
 
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role, number
-from rljob_operator.core.observed import Observation
+from rljob_operator.core.observed import CheckpointFacts, Observation, checkpoint_facts
 from rljob_operator.local.addresses import Addresses, job_token_file, read_token
-from rljob_operator.local.checkpoints import checkpoints, last_words_path
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.local.run_folder import read_json
 from rljob_operator.polls.poll import Alive, Answer, LearnerPoll, Poll, Rhythm, Silence
 from rljob_operator.polls.reach import TIMEOUT_SECONDS, Direct, Reach
 from rljob_operator.surroundings import DRAIN_SECONDS, own_variables, rank_variables
@@ -132,7 +133,8 @@ class LocalSubstrate:
         self._manifest = manifest
         self._max_actors, self._cores = max_actors, cores if max_actors is None else None
         self._arrange(job)
-        self._checkpoints = checkpoints(job, run_dir)
+        self._last_words = run_dir.absolute() / "roles" / "learner.words.json"
+        """What the learner says of its checkpoints at its end. It is removed before a learner is started."""
         self._learner_epoch = self._meeting_port = 0
         self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
@@ -148,11 +150,17 @@ class LocalSubstrate:
             members=members,
             learner=answer.status,
             missing=answer.missing if self._announced else "the learner has not announced itself yet",
-            checkpoint=self._checkpoints.look(answer.status.checkpoint if answer.status is not None else None),
+            checkpoint=self._checkpoint(answer.status),
             max_actors=self._max_actors,
             cores=self._cores,
             untracked=self._untracked(),
         )
+
+    def _checkpoint(self, said: LearnerStatus | None) -> CheckpointFacts:
+        """The newest that a learner has verified, by its last words or what it said while it was up. Nothing is read here:
+        a bucket would be asked twice a second."""
+        words = LearnerStatus.lenient(read_json(self._last_words)).checkpoint
+        return checkpoint_facts(words or (said.checkpoint if said is not None else None))
 
     def apply(self, job: RLJob, decision: Decision) -> None:
         """Start and drain what the decision names, and pass on what the learner is asked for; all of it is idempotent."""
@@ -173,7 +181,7 @@ class LocalSubstrate:
             if peers := rank_variables(job, name, "127.0.0.1", self._meeting_port):
                 self._processes[name].peers = {**peers, "GLOO_SOCKET_IFNAME": _LOOPBACK}
             if self._processes[name].role is Role.LEARNER and self._processes[name].pid is None:
-                last_words_path(self._run_dir).unlink(missing_ok=True)
+                self._last_words.unlink(missing_ok=True)
             self._processes[name].start()
         for name in decision.drain:
             process = self._processes[name]
@@ -228,7 +236,7 @@ class LocalSubstrate:
             "--job",
             str(self._manifest),
             "--run-dir",
-            str(self._run_dir),
+            str(self._run_dir.absolute()),
             "--name",
             name,
             "--announce",
@@ -255,7 +263,7 @@ class LocalSubstrate:
                 *weights,
                 *(inference if self._learner_serves else ()),
                 *token,
-                *(["--last-words", str(last_words_path(self._run_dir))] if name == self._learners[0] else ()),
+                *(["--last-words", str(self._last_words)] if name == self._learners[0] else ()),
                 "--resume",
                 "latest",
                 "--epoch",

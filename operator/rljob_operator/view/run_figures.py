@@ -17,7 +17,7 @@ from rljob_operator.view.words import duration, number, percent
 _TOLD: dict[str, tuple[str, ...]] = {
     "Accepted": (),
     "Progressing": ("ExperienceBlocked", "LearnerStalled", "Starved"),
-    "CheckpointValid": ("Stale", "Corrupt", "StorageError"),
+    "CheckpointValid": ("Stale", "StorageError"),
 }
 """Conditions that are worth a warning when they are False, and for which reasons; none named means any."""
 

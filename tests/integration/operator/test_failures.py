@@ -11,8 +11,7 @@ import pytest
 from rljob.api import read_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.api.status import RLJobStatus
-from rljob_operator.core.observed import CheckpointState
-from rljob_operator.local.checkpoints import CheckpointWatch
+from rljob.checkpoints.files import stored, verify
 from rljob_operator.local.job_view import running_members
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
 from rljob_operator.local.spec_store import SpecStore, StoredRun
@@ -106,7 +105,6 @@ def test_a_run_outlives_a_full_disk(local_run: Callable[..., LocalRun], small_di
     run.until(lambda: run.reason("CheckpointValid") == "Verified", 60, "a checkpoint")
     filler = small_disk / "filler"
     fill(filler)
-    before = CheckpointWatch(run.run_dir / "checkpoints").look()
     run.until(lambda: "CheckpointValid StorageError" in run.output, 60, "the failed checkpoint")
     run.until(lambda: "status.json can't be written: No space left on device" in run.output, 60, "the status")
     run.until_learning(run.status("learner")["updates"] + 50)
@@ -115,13 +113,14 @@ def test_a_run_outlives_a_full_disk(local_run: Callable[..., LocalRun], small_di
     )
     assert run.verb("scale", str(run.run_dir), "1")[0] == 0, "nothing to change"
     run.answer("scale", str(run.run_dir), "2", code=2, said="No space left on device; what was stored before stays")
-    facts = CheckpointWatch(run.run_dir / "checkpoints").look()
-    assert (facts.state, facts.digest) == (CheckpointState.VERIFIED, before.digest), "the one before stays valid"
+    before = known(run.job_status.checkpoint)
+    digests = [f"sha256:{verify(path).digest}" for path in stored(run.run_dir / "checkpoints")]
+    assert digests[0] == before.digest, "the one before stays valid"
     filler.unlink()
     run.until(
         lambda: run.reason("CheckpointValid") == "Verified" and run.job_status.checkpoint, 60, "it is valid again"
     )
-    run.until(lambda: run.job_status.checkpoint.step > facts.step, 60, "a newer checkpoint")  # type: ignore[union-attr]
+    run.until(lambda: run.job_status.checkpoint.step > before.step, 60, "a newer checkpoint")  # type: ignore[union-attr]
     assert (run.job_status.restarts.counted, run.interrupt()) == (0, 130)
     assert not list(run.run_dir.rglob(".new-*")), "nothing half written is left"
 

@@ -204,7 +204,6 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     ends(members=exited("learner", members(), exit_code=78)),
     ends(members=exited("learner", members(), exit_code=70)),
     ends("spec.backoffLimit=0", members=exited("learner", members(), exit_code=1)),
-    ends(members=exited("learner", members(), exit_code=78), checkpoint=CheckpointFacts(CheckpointState.CORRUPT)),
     ends("spec.activeDeadlineSeconds=50", after=100.0),
     ends(after=2000.0),
     Scene((), ((0.0, {}), (1800.0, {}), (1.0, {"members": ()})), {"members": members(learner=Phase.STARTING)}, False),

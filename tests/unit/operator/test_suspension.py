@@ -34,9 +34,9 @@ def leaving() -> Controller:
 
 def test_the_whole_way_down_and_up(controller: Controller) -> None:
     out, asked = ("actor-0", "actor-1", "evaluator"), controller.now + 2.0
-    corrupt = replace(verified(asked + 1, 1000), state=CheckpointState.CORRUPT)
-    # Nothing new; one that is older than the training, one from before the request, and one whose digest is wrong.
-    of_no_use = (verified(START - 100, 900), verified(asked + 1, 999), verified(asked - 1, 1000), corrupt)
+    failed = replace(verified(asked + 1, 1000), state=CheckpointState.STORAGE_ERROR)
+    # Nothing new; one that is older than the training, one from before the request, and one after which another failed.
+    of_no_use = (verified(START - 100, 900), verified(asked + 1, 999), verified(asked - 1, 1000), failed)
     draining = {"start": (), "checkpoint_seconds": None, "Suspended": ("False", "Draining"), "state": "Suspending"}
     checkpointing = {"drain": (), "checkpoint_seconds": asked, "Suspended": ("False", "Checkpointing")}
     suspended = {"Suspended": ("True", "UserRequested"), "Ready": ("False", "Suspended"), "requeue_seconds": None}

@@ -154,9 +154,9 @@ def test_nothing_is_odd_about_a_run_that_succeeded() -> None:
     assert "Complete (TargetReturnReached): mean 18.4 over 100 games" in text
     assert [words for words in ("not as in a healthy run", "Actors:") if words in text] == []
 
-    bad = condition("CheckpointValid", "False", "Corrupt", "digest differs")
+    bad = condition("CheckpointValid", "False", "StorageError", "no space left")
     text = "\n".join(why(run(RLJobStatus(conditions=[*ended, bad]))))
-    assert ("CheckpointValid=False Corrupt" in text, "Complete=True" in text) == (True, False)
+    assert ("CheckpointValid=False StorageError" in text, "Complete=True" in text) == (True, False)
 
 
 def test_a_suspended_run_tells_who_suspended_it_and_no_more() -> None:

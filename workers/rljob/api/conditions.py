@@ -39,9 +39,7 @@ Reason = StrEnum(
         "ACTORS_CRASH_LOOPING": "ActorsCrashLooping",
         "BACKOFF_LIMIT_EXCEEDED": "BackoffLimitExceeded",
         "CHECKPOINTING": "Checkpointing",
-        "CHECKPOINT_UNREADABLE": "CheckpointUnreadable",
         "COMPLETE": "Complete",
-        "CORRUPT": "Corrupt",
         "CRASH_LOOPING": "CrashLooping",
         "DEADLINE_EXCEEDED": "DeadlineExceeded",
         "DEGRADED": "Degraded",
@@ -170,7 +168,6 @@ def _entries() -> tuple[Entry, ...]:
         ("True", r.FAILURE_POLICY_RULE, "a `failurePolicy` rule or exit code 78 rules out a restart"),
         ("True", r.ACTORS_CRASH_LOOPING, "more than half of the actors end before they work"),
         ("True", r.NON_FINITE_LOSS, "the loss was not finite and `onNonFiniteLoss` is `Fail`"),
-        ("True", r.CHECKPOINT_UNREADABLE, "the learner needs a checkpoint that can't be read (exit code 78)"),
     )
     rows: dict[ConditionType, tuple[tuple[str, Reason, str], ...]] = {
         t.ACCEPTED: (
@@ -256,7 +253,6 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.MISSING, "there is none yet"),
             ("False", r.GONE, "it is lost, or goes with the learner's pod"),
             ("False", r.STALE, "the newest is older than three intervals"),
-            ("False", r.CORRUPT, "the newest can't be read or its digest is wrong"),
             ("False", r.STORAGE_ERROR, "the last write failed; the previous checkpoint stays"),
         ),
         t.TRACKED: (

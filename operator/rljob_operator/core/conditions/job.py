@@ -290,7 +290,7 @@ def _checkpointing(context: ReconcileContext) -> str:
     )
     if not context.observed.keeps_checkpoints:
         return f"the checkpoints are in the learner's pod and go with it; suspend: false keeps them, else they are lost {longest}"
-    if facts.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT) and facts.message:
+    if facts.state is CheckpointState.STORAGE_ERROR and facts.message:
         return f"no verified checkpoint yet: {facts.message}; the last good one counts {longest}"
     return "waiting for a verified checkpoint"
 

@@ -9,7 +9,6 @@ from rljob.api.status_model import rfc3339, stamp
 
 from rljob_operator.core.context import ReconcileContext, bounded, failed
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.observed import CheckpointState
 
 QUICK_ENDS_OF_A_CRASH_LOOP = 5
 """So many ends in a row before a member worked make a crash loop."""
@@ -249,8 +248,6 @@ def policy_rule(context: ReconcileContext) -> OutcomeMemory | None:
             return failed(context, Reason.FAILURE_POLICY_RULE, message)
         if code == EXIT_NON_FINITE_LOSS:
             return failed(context, Reason.NON_FINITE_LOSS, said)
-        if member.role is Role.LEARNER and context.observed.checkpoint.state is CheckpointState.CORRUPT:
-            return failed(context, Reason.CHECKPOINT_UNREADABLE, f"{member.name} can't start: {said}")
         return failed(context, Reason.FAILURE_POLICY_RULE, f"{member.name} refused the job: {said}")
     return None
 

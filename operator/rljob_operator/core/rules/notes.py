@@ -24,8 +24,6 @@ _TROUBLE: Final = frozenset(
     {
         Reason.ACTORS_CRASH_LOOPING,
         Reason.BACKOFF_LIMIT_EXCEEDED,
-        Reason.CHECKPOINT_UNREADABLE,
-        Reason.CORRUPT,
         Reason.CRASH_LOOPING,
         Reason.DEADLINE_EXCEEDED,
         Reason.DEGRADED,

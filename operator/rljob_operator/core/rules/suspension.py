@@ -88,4 +88,4 @@ def unsaved_in_words(context: ReconcileContext) -> str:
 
 
 def _attempt_failed(context: ReconcileContext) -> bool:
-    return context.observed.checkpoint.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT)
+    return context.observed.checkpoint.state is CheckpointState.STORAGE_ERROR
