@@ -69,10 +69,10 @@
 - apiGroups: ["batch"]
   resources: ["jobs"]
   verbs: ["create"]
-# events, in series
+# events
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
-  verbs: ["create", "patch"]
+  verbs: ["create"]
 {{- if (.Values.config.kueue).enabled }}
 # to ask Kueue for quota
 - apiGroups: ["kueue.x-k8s.io"]
@@ -154,10 +154,10 @@
 - apiGroups: ["batch"]
   resources: ["jobs"]
   verbs: ["create"]
-# events, in series
+# events
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
-  verbs: ["create", "patch"]
+  verbs: ["create"]
 # which nodes are lost
 - apiGroups: [""]
   resources: ["nodes"]

@@ -50,7 +50,7 @@ TABLE: Final[tuple[Grant, ...]] = (
         "networking.k8s.io", ("networkpolicies",), ("get", "create", "patch", "delete"), "who may reach the pods"
     ),
     Grant("batch", ("jobs",), ("create",), "to remove a finished job's data from its user's Redis"),
-    Grant("events.k8s.io", ("events",), ("create", "patch"), "events, in series"),
+    Grant("events.k8s.io", ("events",), ("create",), "events"),
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
     Grant("", ("nodes",), ("list", "watch"), "which nodes are lost", "Cluster"),
     Grant("", ("persistentvolumes",), ("get",), "which node a volume can't leave, for a message only", "Cluster"),

@@ -1,4 +1,4 @@
-"""The recorder of events: what becomes a series, what is too much, and that its caller never notices anything.
+"""The recorder of events: what is sent again, what is too much, and that its caller never notices anything.
 
 The server is `fake_api_server`; what a real one says to such events is in `tests/cluster/test_kube_statuses.py`.
 """
@@ -14,9 +14,9 @@ from aiohttp import web
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 from rljob_operator.kube.reporting.events import (
+    AGAIN_SECONDS,
     MOST_OF_ONE,
     MOST_WAITING,
-    SERIES_ENDS_SECONDS,
     EventRecorder,
     reference,
 )
@@ -88,36 +88,14 @@ async def test_an_event_names_what_it_is_about(taken: Taken) -> None:
             "resourceVersion": "5",
         }  # fmt: skip
         assert (event["reportingController"], event["reportingInstance"]) == ("rljob.dev/operator", "operator-1")
-        assert "series" not in event
 
 
-async def test_what_is_said_again_becomes_a_series_that_is_brought_up_to_date_now_and_then(taken: Taken) -> None:
+async def test_what_is_said_again_is_sent_again_after_a_while(taken: Taken) -> None:
     async with recorded(taken) as (recorder, clock, *_):
-        await told(recorder)
-        for _ in range(100):
+        for _ in range(500):
             clock.now += 1.0
             await told(recorder)
-            recorder.tidy()
-        assert [event.get("series", {}).get("count", 1) for _, event in taken.sent] == [1, 31, 61, 91]
-        assert [method for method, _ in taken.sent] == ["POST", "PATCH", "PATCH", "PATCH"]
-        clock.now += 30.0
-        recorder.tidy()
-        await recorder.flush()
-        assert taken.sent[-1][1]["series"]["count"] == 101, "the last ones are not forgotten"
-        clock.now += 400.0
-        recorder.tidy()
-        assert len(recorder._series) == 0
-        await told(recorder)
-        assert taken.sent[-1][0] == "POST"
-
-
-async def test_what_was_said_often_before_it_could_be_sent_is_one_event(taken: Taken) -> None:
-    async with recorded(taken) as (recorder, *_):
-        for _ in range(5):
-            say(recorder)
-        await recorder.flush()
-        ((method, event),) = taken.sent
-        assert (method, event["series"]["count"]) == ("POST", 5)
+        assert [method for method, _ in taken.sent] == ["POST", "POST"]
 
 
 async def test_an_object_that_says_too_much_does_not_keep_others_from_speaking(taken: Taken) -> None:
@@ -127,8 +105,7 @@ async def test_an_object_that_says_too_much_does_not_keep_others_from_speaking(t
         await told(recorder, regarding=POD)
         assert [event["regarding"]["kind"] for _, event in taken.sent] == ["RLJob"] * MOST_OF_ONE + ["Pod"]
         assert recorder.counts["dropped"] == 200 - MOST_OF_ONE
-        clock.now += SERIES_ENDS_SECONDS + 1.0
-        recorder.tidy()
+        clock.now += AGAIN_SECONDS + 1.0
         await told(recorder, "one more")
         assert taken.sent[-1][1]["note"] == "one more"
 
@@ -137,7 +114,7 @@ async def test_nothing_grows_without_bound_while_the_api_server_is_away() -> Non
     async with recorded(never()) as (recorder, *_):
         for number in range(3 * MOST_WAITING):
             say(recorder, regarding={**JOB, "uid": f"u-{number}"})
-        assert (len(recorder._series), recorder.counts["dropped"]) == (MOST_WAITING, 2 * MOST_WAITING)
+        assert (len(recorder._said), recorder.counts["dropped"]) == (MOST_WAITING, 2 * MOST_WAITING)
 
 
 async def test_a_fault_is_waited_out_and_nothing_is_lost_or_doubled(taken: Taken) -> None:
@@ -158,25 +135,13 @@ async def test_what_nobody_cares_about_any_more_is_dropped_with_its_fault() -> N
         clock.now += 400.0
         await asyncio.wait_for(recorder.flush(), 5.0)
         assert (recorder.counts["sent"], recorder.counts["dropped"]) == (0, 1)
-        recorder.tidy()
-        assert len(recorder._series) == 0
 
 
 async def test_a_refusal_is_final() -> None:
     async with recorded(refuses(403, "Forbidden", "namespace team is being terminated")) as (recorder, _, server):
         await told(recorder)
-        recorder.tidy()
         await recorder.flush()
         assert (len(server.asked), recorder.counts["dropped"]) == (1, 1)
-
-
-async def test_an_event_that_the_server_has_forgotten_begins_anew(taken: Taken) -> None:
-    async with recorded(taken, refuses(404, "NotFound"), taken) as (recorder, clock, *_):
-        await told(recorder)
-        clock.now += 60.0
-        await told(recorder)
-        assert [method for method, _ in taken.sent] == ["POST", "POST"]
-        assert taken.sent[1][1]["series"]["count"] == 2
 
 
 async def test_the_caller_of_a_defect_goes_on() -> None:
@@ -199,14 +164,3 @@ async def test_it_sends_by_itself(taken: Taken) -> None:
             say(recorder, f"note {number}")
             await asyncio.sleep(0.1)
         assert len(taken.sent) == 3
-
-
-async def test_what_has_ended_is_forgotten_also_where_there_is_always_something_to_say(taken: Taken) -> None:
-    async with recorded(taken) as (recorder, clock, *_), meanwhile(recorder.run()):
-        for number in range(10):
-            say(recorder, f"note {number}")
-            await asyncio.sleep(0.05)
-            clock.now += 400.0
-        await asyncio.sleep(0.05)
-        assert len(recorder._series) <= 2
-        assert recorder.counts["dropped"] == 0
