@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from rljob.api.roles import AutoscalingSpec
-from rljob_operator.core.autoscaling import AutoscalingMemory, advance
+from rljob_operator.core.autoscaling.advance import advance
+from rljob_operator.core.autoscaling.model import AutoscalingMemory
 from rljob_operator.core.rules.actors import LAW_SECONDS
 
 from benchmarks.autoscaling.plant import Law, Scenario, View

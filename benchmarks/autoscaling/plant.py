@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from rljob_operator.core.autoscaling import ScalingSample, Supply
+from rljob_operator.core.autoscaling.model import ScalingSample, Supply
 
 START = 1_700_000_000.0
 """Unix time of the simulation's second 0."""

@@ -26,7 +26,7 @@ from typing import Any
 
 from rljob.api.learner_status import LearnerStatus
 from rljob.telemetry.server import TelemetryServer
-from rljob_operator.core.autoscaling import ScalingSample
+from rljob_operator.core.autoscaling.model import ScalingSample
 from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError

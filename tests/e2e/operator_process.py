@@ -16,7 +16,7 @@ PREFIX = "RLJOB_E2E_OPERATOR"
 the API server and the pods. They must become the command (exec), so that a signal to them is one to the operator."""
 
 
-_WINDOW = "from rljob_operator.core.autoscaling import pace; pace.STABILIZATION_SECONDS = 30.0"
+_WINDOW = "from rljob_operator.core.autoscaling import limits; limits.STABILIZATION_SECONDS = 30.0"
 """Else a test that sees the number shrink would wait for three minutes; tests of the core see the window as it is."""
 
 

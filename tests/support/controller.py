@@ -14,7 +14,7 @@ from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState, Observation
-from rljob_operator.core.rules.deadlines import IDLE_SECONDS
+from rljob_operator.core.rules.clocks import IDLE_SECONDS
 
 PONG, CARTPOLE = (Path(__file__).parent / name for name in ("pong.yaml", "cartpole.yaml"))
 """A job of Ape-X and one of IMPALA."""

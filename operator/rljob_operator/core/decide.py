@@ -20,20 +20,17 @@ from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules import (
-    active_time,
     actors,
     checkpoints,
-    deadlines,
+    clocks,
     facts,
     failures,
     hangs,
-    notes,
     places,
     progress,
     start_and_drain as lifecycle,
     success,
     suspension,
-    trends,
     waiting,
 )
 
@@ -42,21 +39,21 @@ EndingRule = Callable[[ReconcileContext], OutcomeMemory | None]
 ConditionRule = Callable[[ReconcileContext, Mode], ConditionUpdate | None]
 
 RUNNING_RULES: tuple[Rule, ...] = (
-    active_time.gap,
+    clocks.gap,
     suspension.note_start,
     suspension.keep_rendering,
-    active_time.start,
+    clocks.start,
     failures.account,
     failures.forgive,
     progress.advance,
     checkpoints.newest,
     checkpoints.request,
     success.count_evaluations,
-    trends.follow,
+    success.follow_trends,
     actors.wanted,
     places.dismiss,
     waiting.note,
-    active_time.roles_up,
+    clocks.roles_up,
     progress.report,
 )
 
@@ -85,13 +82,13 @@ ENDING_RULES: tuple[EndingRule, ...] = (
     success.metric,
     success.raw_frames,
     success.plateau,
-    trends.training_return,
-    trends.value_loss,
-    deadlines.active_deadline,
+    success.training_return,
+    success.value_loss,
+    clocks.active_deadline,
     failures.backoff_limit,
     places.actors_crash_looping,
-    deadlines.startup_deadline,
-    deadlines.progress_deadline,
+    clocks.startup_deadline,
+    clocks.progress_deadline,
 )
 """In this order; the first that answers decides how the job ends, for good."""
 
@@ -141,11 +138,11 @@ def decide(
         outcome = next((found for ends in ENDING_RULES if (found := ends(context)) is not None), None)
         if outcome is not None:
             context, now = context.with_memory(outcome=outcome), Mode.FINISHING
-    if now is Mode.FINISHING and not lifecycle.must_leave(context):
-        context = with_what_was_lost(active_time.stop(context))
+    if now is Mode.FINISHING and not context.alive():
+        context = with_what_was_lost(clocks.stop(context))
         context, now = context.with_status(completion_time=context.now), Mode.FINISHED
     if now in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not context.alive():
-        context = active_time.stop(context)
+        context = clocks.stop(context)
     context = facts.spec(facts.members(context), desired.generation)
     updates = (says(context, now) for says in CONDITION_RULES)
     context = context.with_status(
@@ -154,7 +151,10 @@ def decide(
     start = lifecycle.to_start(context) if now is Mode.RUNNING else ()
     refused = any(member.waiting is not None for member in observed.of(Role.LEARNER))
     if not refused and any(Role.of(name) is Role.LEARNER for name in start):
-        context = context.with_memory(learner_epoch=_next_epoch(context))
+        # One that goes back to a checkpoint takes another epoch by itself, and says so. While its pod is refused, the epoch
+        # that it was given stays: a status that changed each time would be written each time.
+        epoch = observed.learner.epoch if observed.learner is not None else 0
+        context = context.with_memory(learner_epoch=max(context.memory.learner_epoch, epoch) + 1)
     return Decision(
         status=_as_before_if_equal(status, context.status),
         start=start,
@@ -167,18 +167,9 @@ def decide(
         changes=wanted(context.spec) if context.learner_ready() else None,
         outcome=_outcome(context, now),
         finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not context.alive()),
-        notes=notes.between(status, context.status),
-        requeue_seconds=deadlines.next_look_seconds(context, now),
+        notes=facts.notes_between(status, context.status),
+        requeue_seconds=clocks.next_look_seconds(context, now),
     )
-
-
-def _next_epoch(context: ReconcileContext) -> int:
-    """For a learner that is about to start. One that goes back to a checkpoint takes another epoch by itself, and says so.
-
-    While its pod is refused, the one that it was given stays: a status that changed each time would be written each time.
-    """
-    sample = context.observed.learner
-    return max(context.memory.learner_epoch, sample.epoch if sample is not None else 0) + 1
 
 
 def _after_the_end(context: ReconcileContext) -> Decision:
@@ -194,8 +185,8 @@ def _after_the_end(context: ReconcileContext) -> Decision:
         delete_job=left == 0.0,
         outcome=_outcome(context, Mode.FINISHED),
         finished=True,
-        notes=notes.between(before, after),
-        requeue_seconds=deadlines.next_look_seconds(context, Mode.FINISHED),
+        notes=facts.notes_between(before, after),
+        requeue_seconds=clocks.next_look_seconds(context, Mode.FINISHED),
     )
 
 

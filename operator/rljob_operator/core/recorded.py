@@ -17,7 +17,7 @@ from rljob.telemetry.flat_figures import number
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.observed import Observation
-from rljob_operator.core.rules import deadlines, progress, success, trends
+from rljob_operator.core.rules import clocks, progress, success
 
 EVALUATION: Final = "evaluation"
 """The ``kind`` of a record of one."""
@@ -29,10 +29,10 @@ OTHERS: Final = MappingProxyType(
     {
         "rawFrames": success.raw_frames,
         "plateau": success.plateau,
-        "trainingReturn": trends.training_return,
-        "valueLoss": trends.value_loss,
-        "activeDeadlineSeconds": deadlines.active_deadline,
-        "progressDeadlineSeconds": deadlines.progress_deadline,
+        "trainingReturn": success.training_return,
+        "valueLoss": success.value_loss,
+        "activeDeadlineSeconds": clocks.active_deadline,
+        "progressDeadlineSeconds": clocks.progress_deadline,
     }
 )
 
@@ -77,7 +77,10 @@ def judged(job: RLJob, records: Iterable[Mapping[str, Any]]) -> Judged:
     for record in records:
         verdicts = learner.evaluations
         if record.get("kind") == EVALUATION:
-            verdicts = (*verdicts, *LearnerStatus.lenient({"evaluations": [_as_told(record)]}).evaluations)[-_LISTED:]
+            # What the environment reports has names of its own in a record.
+            metrics = {name.removeprefix("episode/"): of for name, of in record.items() if name.startswith("episode/")}
+            told = LearnerStatus.lenient({"evaluations": [{**record, "metrics": metrics}]})
+            verdicts = (*verdicts, *told.evaluations)[-_LISTED:]
         elif "kind" in record:
             continue
         else:
@@ -88,18 +91,10 @@ def judged(job: RLJob, records: Iterable[Mapping[str, Any]]) -> Judged:
         context = ReconcileContext.at(desired, status, Observation(learner=learner), seconds)
         if learner.updates and status.controller.started is None:  # until then a replay may fill
             context = context.with_memory(started=seconds)
-        for follow in (progress.advance, success.count_evaluations, trends.follow):
+        for follow in (progress.advance, success.count_evaluations, success.follow_trends):
             context = follow(context)
         status = context.status
         for name, rule in {**SUCCESS, **OTHERS}.items():
             if name not in ends and (outcome := rule(context)) is not None:
                 ends[name] = replace(here, message=outcome.message)
     return Judged(ends, here)
-
-
-def _as_told(record: Mapping[str, Any]) -> dict[str, Any]:
-    """An evaluation as a learner lists it: what the environment reports has names of its own in a record."""
-    return {
-        **record,
-        "metrics": {name.removeprefix("episode/"): of for name, of in record.items() if name.startswith("episode/")},
-    }

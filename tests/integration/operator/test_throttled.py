@@ -111,7 +111,7 @@ def test_actors_follow_the_learner_both_ways(local_run: Callable[..., LocalRun],
         *("--max-actors", "6"),
         job=slow_game.JOB,
         environment=SLOWED | {LEARNER_DELAY_FILE: str(delay)},
-        prelude=f"import rljob_operator.core.autoscaling.pace as pace; pace.STABILIZATION_SECONDS = {WINDOW_SECONDS}",
+        prelude=f"import rljob_operator.core.autoscaling.limits as limits; limits.STABILIZATION_SECONDS = {WINDOW_SECONDS}",
     )
     run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", 120, "a first decision")
     fast = settled(run, lambda number: number > 1, "several actors for a fast learner")

@@ -64,7 +64,7 @@ def test_backoff_limit_counts_an_evaluator_that_success_waits_for(controller: Co
     for life in range(4):
         assert end_again(controller, "evaluator", life).outcome is None
     assert end_again(controller, "evaluator", 4, last_words="no display").outcome.message == (
-        "5 failures of learner, replay and evaluator, backoffLimit is 4; last evaluator ended with exit code 1: no display"
+        "5 failures that count, backoffLimit is 4; last evaluator ended with exit code 1: no display"
     )
 
 
@@ -80,7 +80,7 @@ def test_backoff_limit_counts_what_the_job_can_t_do_without() -> None:
     outcome = end_again(controller, "learner", 2, exit_code=9).outcome
     assert (outcome.reason, outcome.message) == (
         "BackoffLimitExceeded",
-        "5 failures of learner and replay, backoffLimit is 4; last learner ended with exit code 9: boom",
+        "5 failures that count, backoffLimit is 4; last learner ended with exit code 9: boom",
     )
     assert len(controller.status.failures) == 5
 
@@ -277,8 +277,7 @@ def test_inference_servers_are_part_of_the_core() -> None:
             assert controller.reason("InferenceReady") == ("False", "CrashLooping")
     assert (decision.outcome.reason, decision.outcome.message) == (
         "BackoffLimitExceeded",
-        "4 failures of learner, replay, inference and evaluator, backoffLimit is 3; last inference-0 ended with exit code 1: "
-        "no memory on the device",
+        "4 failures that count, backoffLimit is 3; last inference-0 ended with exit code 1: no memory on the device",
     )
 
 

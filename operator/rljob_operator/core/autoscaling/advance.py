@@ -3,12 +3,19 @@
 from dataclasses import dataclass, replace
 
 from rljob.api.roles import AutoscalingSpec
+from rljob.api.status import ScalingCalculation
 
-from rljob_operator.core.autoscaling import guards, law, pace, sentence
-from rljob_operator.core.autoscaling.limits import Calculation, Limited, bounded, limits_now, through
-from rljob_operator.core.autoscaling.memory import AutoscalingMemory, GuardMemory
-from rljob_operator.core.autoscaling.model import DECISION_SECONDS, ActiveReason, LimitedBy, ScalingSample, Supply
-from rljob_operator.core.autoscaling.rates import observe, rates
+from rljob_operator.core.autoscaling import guards, law
+from rljob_operator.core.autoscaling.limits import Limited, bounded, calculated, through, with_wanted
+from rljob_operator.core.autoscaling.model import (
+    DECISION_SECONDS,
+    ActiveReason,
+    AutoscalingMemory,
+    GuardMemory,
+    LimitedBy,
+    ScalingSample,
+    Supply,
+)
 from rljob_operator.core.autoscaling.warmup import attended, fault, on_this_clock, warming_up
 
 
@@ -32,7 +39,7 @@ class Recommendation:
     limited_by: LimitedBy
     last_decision: str
     is_new: bool
-    calculation: Calculation | None
+    calculation: ScalingCalculation | None
     memory: AutoscalingMemory
 
 
@@ -68,7 +75,7 @@ def advance(
     memory = replace(memory, decided_seconds=now_seconds)
     is_new = memory.rates.taken_seconds is None or sample.taken_seconds > memory.rates.taken_seconds
     if sample.learner_advancing:
-        memory = replace(memory, rates=observe(memory.rates, sample, supply.ready))
+        memory = replace(memory, rates=law.observe(memory.rates, sample, supply.ready))
     if memory.desired == 0 and not sample.learner_advancing:
         return _answer(spec, _with_a_first_actor(spec, memory), None)
     if warming:
@@ -80,7 +87,7 @@ def advance(
     return _answer(spec, *_by_law(spec, memory, sample, supply, is_new, now_seconds))
 
 
-_Decided = tuple[AutoscalingMemory, Calculation | None]
+_Decided = tuple[AutoscalingMemory, ScalingCalculation | None]
 
 
 def _by_law(
@@ -92,7 +99,7 @@ def _by_law(
     now_seconds: float,
 ) -> _Decided:
     current = memory.desired or 0
-    found = rates(memory.rates)
+    found = law.rates(memory.rates)
     if found is None:
         missing = "the learner has consumed nothing measurable yet"
         return _told(spec, memory, ActiveReason.STALE_METRICS, missing), None
@@ -102,14 +109,20 @@ def _by_law(
         learned = guards.learned(spec, memory.guards, memory.rates, sample, supply, current, now_seconds)
         memory = replace(memory, guards=learned)
     target = law.rounded(match, current)
-    memory, limited, calculation = _limited(spec, memory, supply, target, match, now_seconds)
-    calculation = replace(calculation, tolerance=law.tolerance(match, current))
+    memory = with_wanted(memory, bounded(spec, Limited(target)).number, now_seconds)
+    calculation = calculated(spec, memory, supply, target, match, now_seconds)
+    limited = through(calculation)
+    calculation = calculation.model_copy(update={"after": limited.number})
+    if spec.mode == "External":
+        memory = replace(memory, recommended=float(limited.number))
+    else:
+        memory = replace(memory, desired=limited.number, limited_by=limited.by)
     is_at_rest = found.steady and limited == Limited(current) and supply.pending == 0
     if is_new and is_at_rest:
         memory = replace(memory, integral=law.integrated(spec, sample, memory.integral))
     if limited.number > current:
         memory = replace(memory, guards=guards.growing(memory.guards, memory.rates, supply, current))
-    decision_text = sentence.decided(calculation, match, sample, limited.by, recommended=spec.mode == "External")
+    decision_text = _decided(calculation, match, sample, limited.by, recommended=spec.mode == "External")
     memory = replace(memory, active=ActiveReason.VALID_METRIC_FOUND, active_message="", last_decision=decision_text)
     return memory, calculation
 
@@ -120,36 +133,17 @@ def _with_a_first_actor(spec: AutoscalingSpec, memory: AutoscalingMemory) -> Aut
     Growth that is forbidden stays forbidden.
     """
     if spec.mode == "External":
-        return replace(_told(spec, memory, ActiveReason.STALE_METRICS, sentence.NO_ACTOR_PLAYS), recommended=1.0)
+        return replace(_told(spec, memory, ActiveReason.STALE_METRICS, _NO_ACTOR_PLAYS), recommended=1.0)
     if spec.pause in ("ScaleOut", "All") or spec.max_replicas == 0:
-        return _told(spec, memory, ActiveReason.STALE_METRICS, sentence.NO_ACTOR_PLAYS)
+        return _told(spec, memory, ActiveReason.STALE_METRICS, _NO_ACTOR_PLAYS)
     return replace(
         memory,
         desired=1,
         limited_by=LimitedBy.NOTHING,
         active=ActiveReason.STALE_METRICS,
-        active_message=sentence.NO_ACTOR_PLAYS,
-        last_decision=f"{sentence.NO_ACTOR_PLAYS}: 0 -> 1 actors, to begin with",
+        active_message=_NO_ACTOR_PLAYS,
+        last_decision=f"{_NO_ACTOR_PLAYS}: 0 -> 1 actors, to begin with",
     )
-
-
-def _limited(
-    spec: AutoscalingSpec,
-    memory: AutoscalingMemory,
-    supply: Supply,
-    target: int,
-    match: law.Match,
-    now_seconds: float,
-) -> tuple[AutoscalingMemory, Limited, Calculation]:
-    """Take ``target`` through the limits. Internal: that is the number of actors now; External: what is recommended."""
-    current = memory.desired or 0
-    memory = pace.with_wanted(memory, bounded(spec, Limited(target)).number, now_seconds)
-    limits = limits_now(spec, memory, supply, target, match, now_seconds)
-    limited = through(limits, target, current)
-    calculation = Calculation(current, match, 0.0, target, limits, limited.number)
-    if spec.mode == "External":
-        return replace(memory, recommended=float(limited.number)), limited, calculation
-    return replace(memory, desired=limited.number, limited_by=limited.by), limited, calculation
 
 
 def _with_requested_replicas(
@@ -167,7 +161,7 @@ def _with_requested_replicas(
         # give it one stabilization window; older recommendations knew nothing of it
         memory = replace(memory, highest=((now_seconds, requested_replicas),), integral=0.0, guards=GuardMemory())
         limited = bounded(spec, Limited(requested_replicas))
-        decision_text = sentence.jumped(requested_before, requested_replicas, desired, limited)
+        decision_text = _jumped(requested_before, requested_replicas, desired, limited)
         return replace(memory, desired=limited.number, limited_by=limited.by, last_decision=decision_text)
     return replace(memory, desired=bounded(spec, Limited(desired)).number)
 
@@ -193,12 +187,12 @@ def _told(spec: AutoscalingSpec, memory: AutoscalingMemory, active: ActiveReason
 
 
 def _answer(
-    spec: AutoscalingSpec, memory: AutoscalingMemory, calculation: Calculation | None, *, is_new: bool = True
+    spec: AutoscalingSpec, memory: AutoscalingMemory, calculation: ScalingCalculation | None, *, is_new: bool = True
 ) -> Recommendation:
     limited_by = LimitedBy(memory.limited_by)
     desired, decision_text = memory.desired or 0, memory.last_decision
     if spec.mode == "External":
-        decision_text = f"{sentence.obeyed(memory.requested or 0, Limited(desired, limited_by))}; {decision_text}"
+        decision_text = f"{_obeyed(memory.requested or 0, Limited(desired, limited_by))}; {decision_text}"
     return Recommendation(
         desired=desired,
         recommended=memory.recommended,
@@ -208,3 +202,82 @@ def _answer(
         calculation=calculation,
         memory=memory,
     )
+
+
+_LIMITS = {
+    LimitedBy.MAX_REPLICAS: "maxReplicas, the machine or the queue",
+    LimitedBy.MIN_REPLICAS: "minReplicas",
+    LimitedBy.SCALE_UP_POLICY: "the most that one decision adds: as many again, or 4",
+    LimitedBy.SCALE_DOWN_POLICY: "the most that one decision removes: a fifth",
+    LimitedBy.SCALE_DOWN_STABILIZATION: "the most wanted within the last 180 s",
+    LimitedBy.UNSCHEDULABLE: "actors without a node for over 60 s",
+    LimitedBy.POLICY_LAG: "guards.maxPolicyLagUpdates: the lag was recently too high with more actors",
+    LimitedBy.GAIN: "its gain: further growth has not helped",
+    LimitedBy.PAUSE: "pause",
+}
+
+_NO_ACTOR_PLAYS = "no actor plays, so nothing can be measured"
+
+
+def _decided(
+    calculation: ScalingCalculation,
+    match: law.Match,
+    sample: ScalingSample,
+    limited_by: LimitedBy,
+    *,
+    recommended: bool,
+) -> str:
+    """``lastDecision``: one sentence with the numbers from which a person recomputes the decision, ``capacity / per actor x
+    (1 + integral) + trim = wanted``, and what was made of it."""
+    fill = min(1.0, sample.depth_batches / sample.bound_batches)
+    certain = match.wanted * (1.0 - match.rates.uncertainty)
+    sentence = (
+        f"learner {match.rates.capacity_per_second:.4g}/s when it does not wait (waits {sample.wait_fraction:.1%}), "
+        f"actor {match.rates.per_actor_per_second:.4g}/s when not blocked (blocked {sample.blocked_fraction:.1%}), "
+        f"queue {fill:.0%} full: {match.rates.capacity_per_second:.6g} / {match.rates.per_actor_per_second:.6g} "
+        f"x (1 {match.integral:+.6f}) {match.trim:+.4f} = {match.wanted:.4f} wanted, "
+        f"at least {certain:.4f} (- {match.rates.uncertainty:.3%}), tolerance {calculation.tolerance:.4g}: "
+        f"aim at {calculation.target}{_within(calculation)}: {_change(calculation, recommended=recommended)}"
+    )
+    if limited_by is not LimitedBy.NOTHING:
+        return f"{sentence}, limited by {_LIMITS[limited_by]}"
+    if calculation.target == calculation.before and abs(match.wanted - calculation.before) < (
+        calculation.tolerance or 0.0
+    ):
+        return f"{sentence}, within the tolerance"
+    return sentence
+
+
+def _jumped(requested_before: int, requested_replicas: int, before: int, limited: Limited) -> str:
+    """A user's new number."""
+    limit = "" if limited.by is LimitedBy.NOTHING else f", limited by {_LIMITS[limited.by]}"
+    return f"actors.replicas changed from {requested_before} to {requested_replicas}: {before} -> {limited.number} actors{limit}"
+
+
+def _obeyed(requested_replicas: int, limited: Limited) -> str:
+    """A sentence about a number of actors that was set from outside."""
+    if limited.by is LimitedBy.NOTHING:
+        return f"{limited.number} actors as asked for"
+    return f"{limited.number} actors of {requested_replicas} asked for, limited by {_LIMITS[limited.by]}"
+
+
+def _change(calculation: ScalingCalculation, *, recommended: bool) -> str:
+    if recommended:
+        return f"{calculation.after} recommended beside {calculation.before}"
+    return f"{calculation.before} -> {calculation.after} actors"
+
+
+def _within(limits: ScalingCalculation) -> str:
+    """The limits that there are, in the order in which they act."""
+    parts = []
+    if limits.min_replicas is not None:
+        parts.append(f"bounds {limits.min_replicas} to {limits.max_replicas}")
+    if limits.most_wanted is not None:
+        parts.append(f"window {limits.most_wanted}")
+    if limits.guard_most is not None:
+        parts.append(f"guard {limits.guard} at most {limits.guard_most}")
+    if limits.policy_least is not None:
+        parts.append(f"steps {limits.policy_least} to {limits.policy_most}")
+    if limits.pause != "None":
+        parts.append(f"pause {limits.pause}")
+    return f" within {', '.join(parts)}" if parts else ""

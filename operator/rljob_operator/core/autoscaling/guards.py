@@ -11,10 +11,15 @@ from typing import Final
 
 from rljob.api.roles import GUARD_PERCENT, AutoscalingSpec
 
-from rljob_operator.core.autoscaling.law import Match
-from rljob_operator.core.autoscaling.memory import GuardMemory, RateMemory
-from rljob_operator.core.autoscaling.model import DECISION_SECONDS, LimitedBy, ScalingSample, Supply
-from rljob_operator.core.autoscaling.rates import RATE_WINDOW_SECONDS, TOLERANCE, TRIM_SECONDS, figure_error
+from rljob_operator.core.autoscaling.law import RATE_WINDOW_SECONDS, TOLERANCE, TRIM_SECONDS, Match, figure_error
+from rljob_operator.core.autoscaling.model import (
+    DECISION_SECONDS,
+    GuardMemory,
+    LimitedBy,
+    RateMemory,
+    ScalingSample,
+    Supply,
+)
 
 UNSCHEDULABLE_SECONDS: Final = 60.0
 """Where actors have waited so long for a place, there is no place for more of them."""

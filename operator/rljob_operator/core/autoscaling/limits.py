@@ -1,54 +1,25 @@
-"""What may change the number that is aimed for: bounds, the stabilization window, guards, the pace, pause, in this order."""
+"""What may change the number that is aimed for: bounds, the stabilization window, guards, the pace, pause, in this order.
 
-from dataclasses import dataclass
+The pace is at once and much upwards, slowly and little downwards, as with a HorizontalPodAutoscaler.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from rljob.api.roles import AutoscalingSpec
+from rljob.api.status import ScalingCalculation
 
-from rljob_operator.core.autoscaling import guards, pace
-from rljob_operator.core.autoscaling.law import Match
-from rljob_operator.core.autoscaling.memory import AutoscalingMemory
-from rljob_operator.core.autoscaling.model import LimitedBy, Supply
+from rljob_operator.core.autoscaling import guards, law
+from rljob_operator.core.autoscaling.model import MOST_ENTRIES, AutoscalingMemory, LimitedBy, Supply
 
+STABILIZATION_SECONDS: Final = 180.0
+"""Nothing shrinks below what was wanted within this time: a start takes an actor a minute, so a dip is cheaper to sit out."""
 
-@dataclass(frozen=True, slots=True)
-class ReplicaLimits:
-    """The limits of one decision, in numbers of actors; None sets no limit.
+_AT_LEAST: Final = 4
+"""A decision may double the number, or add so many: from few actors doubling takes too long."""
 
-    Attributes:
-        min_replicas, max_replicas: the bounds, as far as the place and the queue allow.
-        most_wanted: within the stabilization window: a shrinking goes no further.
-        guard, guard_most: the guard that speaks and the most it allows.
-        policy_least, policy_most: what one decision may lead to.
-        pause: ``spec.autoscaling.pause``.
-    """
-
-    min_replicas: int | None = None
-    max_replicas: int | None = None
-    most_wanted: int | None = None
-    guard: LimitedBy = LimitedBy.NOTHING
-    guard_most: int | None = None
-    policy_least: int | None = None
-    policy_most: int | None = None
-    pause: str = "None"
-
-
-@dataclass(frozen=True, slots=True)
-class Calculation:
-    """Every number that one decision was made of.
-
-    Attributes:
-        before, after: actors wanted before and after it. With mode External ``after`` is what is recommended.
-        match: the law's terms.
-        tolerance: a difference below it between what is wanted and ``before`` changes nothing; actors.
-        target: the whole number aimed for. limits: what may become of it.
-    """
-
-    before: int
-    match: Match
-    tolerance: float
-    target: int
-    limits: ReplicaLimits
-    after: int
+_AT_MOST_PERCENT: Final = 20
+"""A decision may take away this share: what the law asks for when figures jump is uncertain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,44 +51,55 @@ def bounded(spec: AutoscalingSpec, limited: Limited) -> Limited:
     return limited.within(spec.min_replicas, spec.max_replicas)
 
 
-def limits_now(
+def calculated(
     spec: AutoscalingSpec,
     memory: AutoscalingMemory,
     supply: Supply,
     target: int,
-    match: Match,
+    match: law.Match,
     now_seconds: float,
-) -> ReplicaLimits:
-    """The limits on going to ``target``.
+) -> ScalingCalculation:
+    """Every number that a decision to go to ``target`` is made of; ``after`` is what the limits make of it.
 
-    With mode External only the guards and the pause: bounds, window and pace are those of the client that writes the number.
+    With mode External only guards and pause limit: bounds, window and pace are those of the client that writes the number.
     After a gap in the watch nothing shrinks before one whole window has been seen.
     """
-    current = memory.desired or 0
+    current, bounds = memory.desired or 0, dict[str, Any]()
     most, guard = guards.most_allowed(memory.guards, match, supply, current, now_seconds)
-    if spec.mode == "External":
-        return ReplicaLimits(guard=guard, guard_most=most, pause=spec.pause)
-    most_wanted = pace.most_wanted(memory, bounded(spec, Limited(target)).number, now_seconds)
-    if now_seconds - (memory.watching_since_seconds or now_seconds) < pace.STABILIZATION_SECONDS:
-        most_wanted = max(most_wanted, current)
-    return ReplicaLimits(
-        min_replicas=spec.min_replicas,
-        max_replicas=spec.max_replicas,
-        most_wanted=most_wanted,
-        guard=guard,
+    if spec.mode != "External":
+        highest = most_wanted(memory, bounded(spec, Limited(target)).number, now_seconds)
+        watched = now_seconds - (memory.watching_since_seconds or now_seconds) >= STABILIZATION_SECONDS
+        bounds = {
+            "min_replicas": spec.min_replicas,
+            "max_replicas": spec.max_replicas,
+            "most_wanted": highest if watched else max(highest, current),
+            "policy_least": least_after(current),
+            "policy_most": most_after(current),
+        }
+    return ScalingCalculation.model_construct(
+        before=current,
+        capacity_per_second=match.rates.capacity_per_second,
+        per_actor_per_second=match.rates.per_actor_per_second,
+        uncertainty=match.rates.uncertainty,
+        integral=match.integral,
+        missing_items=match.missing_items,
+        trim_seconds=match.trim_seconds,
+        wanted=match.wanted,
+        tolerance=law.tolerance(match, current),
+        target=target,
+        guard=guard.value,
         guard_most=most,
-        policy_least=pace.least_after(current),
-        policy_most=pace.most_after(current),
         pause=spec.pause,
+        **bounds,
     )
 
 
-def through(limits: ReplicaLimits, target: int, current: int) -> Limited:
-    """What the limits make of ``target``."""
-    limited = Limited(target).within(limits.min_replicas, limits.max_replicas)
+def through(limits: ScalingCalculation) -> Limited:
+    """What the limits make of the number that is aimed for."""
+    current, limited = limits.before, Limited(limits.target).within(limits.min_replicas, limits.max_replicas)
     if limits.most_wanted is not None and limited.number < current:
         limited = limited.to(min(current, limits.most_wanted), LimitedBy.SCALE_DOWN_STABILIZATION)
-    limited = limited.at_most(limits.guard_most, limits.guard)
+    limited = limited.at_most(limits.guard_most, LimitedBy(limits.guard))
     limited = limited.at_most(limits.policy_most, LimitedBy.SCALE_UP_POLICY)
     limited = limited.at_least(limits.policy_least, LimitedBy.SCALE_DOWN_POLICY)
     if limits.pause in ("ScaleOut", "All"):
@@ -125,3 +107,29 @@ def through(limits: ReplicaLimits, target: int, current: int) -> Limited:
     if limits.pause in ("ScaleIn", "All"):
         limited = limited.at_least(current, LimitedBy.PAUSE)
     return limited.within(limits.min_replicas, limits.max_replicas)
+
+
+def most_after(current: int) -> int:
+    """The most actors that one decision may lead to."""
+    return max(2 * current, current + _AT_LEAST)
+
+
+def least_after(current: int) -> int:
+    """The fewest actors that one decision may lead to."""
+    return current * (100 - _AT_MOST_PERCENT) // 100
+
+
+def most_wanted(memory: AutoscalingMemory, wanted: int, now_seconds: float) -> int:
+    """The most that was wanted within the window, now included."""
+    return max(wanted, *(number for time, number in memory.highest if time > now_seconds - STABILIZATION_SECONDS), 0)
+
+
+def with_wanted(memory: AutoscalingMemory, wanted: int, now_seconds: float) -> AutoscalingMemory:
+    """Remember a recommendation for as long as the window needs it: until a later one is as high, or it is too old."""
+    cutoff = now_seconds - STABILIZATION_SECONDS
+    highest = [entry for entry in memory.highest if entry[0] > cutoff and entry[1] > wanted]
+    highest.append((now_seconds, wanted))
+    while len(highest) > MOST_ENTRIES:  # the two oldest become one, which is forgotten rather too late than too soon
+        (_, older), (time, newer), *rest = highest
+        highest = [(time, max(older, newer)), *rest]
+    return replace(memory, highest=tuple(highest))

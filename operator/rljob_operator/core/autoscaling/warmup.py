@@ -6,9 +6,8 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from rljob_operator.core.autoscaling.memory import AutoscalingMemory
-from rljob_operator.core.autoscaling.model import ScalingSample, Supply
-from rljob_operator.core.autoscaling.rates import RATE_WINDOW_SECONDS
+from rljob_operator.core.autoscaling.law import RATE_WINDOW_SECONDS
+from rljob_operator.core.autoscaling.model import AutoscalingMemory, ScalingSample, Supply
 
 _LONGEST_GAP_SECONDS: Final = 60.0
 """Two calls further apart than this mean that the controller did not watch in between."""

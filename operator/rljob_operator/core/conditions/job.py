@@ -236,14 +236,11 @@ def checkpoint_valid(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     if facts.state is not CheckpointState.VERIFIED:
         return false(type, facts.state.value, facts.message)
     limit = STALE_INTERVALS * context.spec.checkpoint.interval_seconds
-    if mode is Mode.RUNNING and context.memory.started is not None and _checkpoint_age(context) > limit:
+    # Time in which a newer checkpoint could have been written: none was while the job was suspended or the machine slept.
+    old = context.watched_for(max(facts.time_seconds, context.memory.started or 0.0))
+    if mode is Mode.RUNNING and context.memory.started is not None and old > limit:
         return false(type, Reason.STALE, f"step {facts.step:,} is older than {limit} seconds")
     return true(type, Reason.VERIFIED, context.observed.checkpoints_are or _IN_ITS_POD)
-
-
-def _checkpoint_age(context: ReconcileContext) -> float:
-    """Time in which a newer checkpoint could have been written: none was while the job was suspended or the machine slept."""
-    return context.watched_for(max(context.observed.checkpoint.time_seconds, context.memory.started or 0.0))
 
 
 def tracked(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
@@ -279,15 +276,8 @@ def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
 def _checkpointing(context: ReconcileContext) -> str:
     known = context.memory.suspension
     if known is not None and known.saved:
-        return (
-            "learner, inference servers and replay are leaving"
-            if context.inference_servers
-            else "learner and replay are leaving"
-        )
-    facts, longest = (
-        context.observed.checkpoint,
-        f"{suspension.PATIENCE_SECONDS:g} s after the suspension began",
-    )
+        return "the other roles are leaving"
+    facts, longest = context.observed.checkpoint, f"{suspension.PATIENCE_SECONDS:g} s after the suspension began"
     if not context.observed.keeps_checkpoints:
         return f"the checkpoints are in the learner's pod and go with it; suspend: false keeps them, else they are lost {longest}"
     if facts.state is CheckpointState.STORAGE_ERROR and facts.message:

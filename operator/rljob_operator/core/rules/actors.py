@@ -7,9 +7,10 @@ from rljob.api.roles import AutoscalingSpec, ScalingTarget
 from rljob.api.status import AutoscalingStatus, ScalingCalculation
 from rljob.api.status_model import stamp
 
-from rljob_operator.core.autoscaling import AutoscalingMemory, Calculation, LimitedBy, ScalingSample, Supply, advance
+from rljob_operator.core.autoscaling.advance import advance
+from rljob_operator.core.autoscaling.model import AutoscalingMemory, LimitedBy, ScalingSample, Supply
 from rljob_operator.core.context import ReconcileContext, bounded
-from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.rules import places, progress
 
 LAW_SECONDS = 5.0
@@ -66,7 +67,7 @@ def _by_law(context: ReconcileContext) -> ReconcileContext:
         return context
     answer = advance(_aims(spec, context), memory, law_sample(context), _supply(context, memory), context.now)
     whole = answer.desired if answer.recommended is None else min(round(answer.recommended), 10**9)
-    calculation = told(answer.calculation) if answer.is_new else status.calculation
+    calculation = answer.calculation if answer.is_new else status.calculation
     limited = answer.limited_by
     least = max(answer.desired, context.spec.autoscaling.min_replicas)
     if min([answer.desired, *context.quota()]) < least:  # whatever the law aims for, there is no room for it
@@ -180,22 +181,17 @@ def law_sample(context: ReconcileContext) -> ScalingSample | None:
 
 def _supply(context: ReconcileContext, memory: AutoscalingMemory) -> Supply:
     pending = context.of(Role.ACTOR, Phase.STARTING, Phase.ABSENT)
-    stuck = (context.since(m.since_seconds) for m in pending if _finds_no_place(m))
+    stuck = [m for m in pending if m.phase is Phase.ABSENT or m.waiting is Reason.UNSCHEDULABLE]  # no node, or no quota
     learner = next(iter(context.of(Role.LEARNER, Phase.READY)), None)
     started = None if learner is None else learner.ready_seconds or learner.since_seconds
     return Supply(
         ready=context.ready(Role.ACTOR),
         pending=len(pending) + len(context.failed(Role.ACTOR)) - len(places.without_place(context)),
         draining=context.count(Role.ACTOR, Phase.DRAINING),
-        unschedulable_seconds=max(stuck, default=0.0),
+        unschedulable_seconds=max((context.since(m.since_seconds) for m in stuck), default=0.0),
         learner_started_seconds=started,
         requested_replicas=context.spec.actors.replicas,
     )
-
-
-def _finds_no_place(member: Member) -> bool:
-    """Whether there is no node or no quota for it."""
-    return member.phase is Phase.ABSENT or member.waiting is Reason.UNSCHEDULABLE
 
 
 def _write(
@@ -221,34 +217,6 @@ def _write(
     if now == before:
         return context
     return context.with_status(autoscaling=now)
-
-
-def told(calculation: Calculation | None) -> ScalingCalculation | None:
-    """The numbers of a decision as the status holds them."""
-    if calculation is None:
-        return None
-    match, limits = calculation.match, calculation.limits
-    return ScalingCalculation.model_construct(
-        before=calculation.before,
-        capacity_per_second=match.rates.capacity_per_second,
-        per_actor_per_second=match.rates.per_actor_per_second,
-        uncertainty=match.rates.uncertainty,
-        integral=match.integral,
-        missing_items=match.missing_items,
-        trim_seconds=match.trim_seconds,
-        wanted=match.wanted,
-        tolerance=calculation.tolerance,
-        target=calculation.target,
-        min_replicas=limits.min_replicas,
-        max_replicas=limits.max_replicas,
-        most_wanted=limits.most_wanted,
-        guard=limits.guard.value,
-        guard_most=limits.guard_most,
-        policy_least=limits.policy_least,
-        policy_most=limits.policy_most,
-        pause=limits.pause,
-        after=calculation.after,
-    )
 
 
 def scaling_reason(word: str) -> Reason:

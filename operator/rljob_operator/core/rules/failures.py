@@ -259,7 +259,7 @@ def backoff_limit(context: ReconcileContext) -> OutcomeMemory | None:
         return None
     own = [f for f in context.status.failures if _counts(context, Role(f.role.lower())) and f.action == "RestartRole"]
     last = f"; last {own[-1].pod_name} ended{with_code(own[-1].exit_code)}: {own[-1].message}" if own else ""
-    message = f"{counted} failures of {_counting_in_words(context)}, backoffLimit is {limit}{last}"
+    message = f"{counted} failures that count, backoffLimit is {limit}{last}"
     return failed(context, Reason.BACKOFF_LIMIT_EXCEEDED, message)
 
 
@@ -267,11 +267,3 @@ def _counts(context: ReconcileContext, role: Role) -> bool:
     """Whether failures of ``role`` count: those of the core, and of an evaluator that the job's success waits for."""
     success = context.spec.success_policy
     return role in CORE or (role is Role.EVALUATOR and (success.target_return or success.metric) is not None)
-
-
-def _counting_in_words(context: ReconcileContext) -> str:
-    """The roles of this job that count."""
-    here = {Role.LEARNER: 1, Role.REPLAY: context.shards, Role.INFERENCE: context.inference_servers}
-    here[Role.EVALUATOR] = context.spec.evaluator.enabled
-    roles = [str(role) for role, number in here.items() if number and _counts(context, role)]
-    return " and ".join([", ".join(roles[:-1]), roles[-1]]) if len(roles) > 1 else roles[0]

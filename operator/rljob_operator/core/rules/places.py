@@ -121,15 +121,12 @@ def _ended(context: ReconcileContext, known: dict[str, MemberMemory]) -> list[st
     """Actors that ended unasked and would be started again, also those whose remains were removed meanwhile."""
     failed = context.failed(Role.ACTOR)
     found = [m.name for m in failed]
-    gone = [each.name for each in known.values() if _would_wait(context, each)]
+    actors = [each for each in known.values() if Role.of(each.name) is Role.ACTOR]
+    gone = [each.name for each in actors if failures.restart_due(context, None, each) > 0]
     if gone:
         there = {m.name for m in context.of(Role.ACTOR) if m.phase is not Phase.ABSENT}
         found += [name for name in gone if name not in there]
     return found
-
-
-def _would_wait(context: ReconcileContext, each: MemberMemory) -> bool:
-    return Role.of(each.name) is Role.ACTOR and failures.restart_due(context, None, each) > 0
 
 
 def actors_crash_looping(context: ReconcileContext) -> OutcomeMemory | None:

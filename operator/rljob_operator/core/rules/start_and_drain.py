@@ -113,11 +113,6 @@ def _left_behind(context: ReconcileContext) -> tuple[str, ...]:
     )
 
 
-def must_leave(context: ReconcileContext) -> bool:
-    """Whether a job whose end is decided still has members that go before it is Complete or Failed."""
-    return bool(context.alive())
-
-
 def _leaving_now(context: ReconcileContext) -> list[Member]:
     """Wave by wave."""
     for wave in _DRAIN_WAVES:

@@ -56,7 +56,10 @@ def advance(context: ReconcileContext) -> ReconcileContext:
         memory = memory.model_copy(update={"checkpoint_time": context.now, "checkpoint_step": step})
     if _checkpoint_is_there(context, memory) or context.since(memory.since) >= PATIENCE_SECONDS:
         memory = memory.model_copy(update={"saved": True})
-    elif _attempt_failed(context) and context.since(memory.checkpoint_time) >= RETRY_SECONDS:
+    elif (
+        context.observed.checkpoint.state is CheckpointState.STORAGE_ERROR
+        and context.since(memory.checkpoint_time) >= RETRY_SECONDS
+    ):
         memory = memory.model_copy(update={"checkpoint_time": context.now})
     return context.with_memory(suspension=memory)
 
@@ -85,7 +88,3 @@ def unsaved_in_words(context: ReconcileContext) -> str:
         return ""
     goes_on = f"continues from update {facts.step:,}" if facts.usable else "starts from zero"
     return f"no checkpoint was verified within {PATIENCE_SECONDS:g} s: resuming {goes_on}"
-
-
-def _attempt_failed(context: ReconcileContext) -> bool:
-    return context.observed.checkpoint.state is CheckpointState.STORAGE_ERROR

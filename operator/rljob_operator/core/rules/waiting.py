@@ -40,17 +40,13 @@ def note(context: ReconcileContext) -> ReconcileContext:
     """Remember since when every part that is needed has a place; a lost node is none. Before the job was up, its active
     time begins there."""
     lost = any(member.node_lost for member in context.alive(Role.REPLAY, Role.LEARNER, Role.INFERENCE))
-    placed = not lost and not needed(context) and (context.memory.placed is not None or all_placed(context))
+    had = context.memory.placed is not None or all(_placed(context, role) >= context.needed_of(role) for role in Role)
+    placed = had and not lost and not needed(context)
     if placed == (context.memory.placed is not None):
         return context
     if context.memory.started is None:
         context = context.with_memory(spent_active_seconds=stamp(context.active_seconds()), active_since=context.now)
     return context.with_memory(placed=context.now if placed else None)
-
-
-def all_placed(context: ReconcileContext) -> bool:
-    """Whether replay, learner, inference servers and the smallest number of actors have a place, or had one when they ended."""
-    return all(_placed(context, role) >= context.needed_of(role) for role in Role)
 
 
 def in_words(context: ReconcileContext) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from hypothesis import given, settings, strategies as st
 from rljob.api.roles import AutoscalingSpec
-from rljob_operator.core.autoscaling import AutoscalingMemory, ScalingSample, Supply, advance
-from rljob_operator.core.autoscaling.memory import RateMemory
-from rljob_operator.core.autoscaling.rates import figure_error, observe, rates
+from rljob_operator.core.autoscaling.advance import advance
+from rljob_operator.core.autoscaling.law import figure_error, observe, rates
+from rljob_operator.core.autoscaling.model import AutoscalingMemory, RateMemory, ScalingSample, Supply
 
 T0 = 1_700_000_000.0
 fraction = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, -0.1, math.nan, math.inf]))

@@ -8,16 +8,9 @@ from itertools import pairwise
 import pytest
 from rljob.api.controller_memory import MemberMemory
 from rljob.api.roles import AutoscalingSpec
-from rljob_operator.core.autoscaling import (
-    AutoscalingMemory,
-    LimitedBy,
-    Recommendation,
-    ScalingSample,
-    Supply,
-    advance,
-)
-from rljob_operator.core.autoscaling.memory import MOST_ENTRIES
-from rljob_operator.core.autoscaling.pace import least_after, most_after, most_wanted, with_wanted
+from rljob_operator.core.autoscaling.advance import Recommendation, advance
+from rljob_operator.core.autoscaling.limits import least_after, most_after, most_wanted, with_wanted
+from rljob_operator.core.autoscaling.model import MOST_ENTRIES, AutoscalingMemory, LimitedBy, ScalingSample, Supply
 from rljob_operator.core.autoscaling.warmup import fault
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules.places import _stays
