@@ -126,7 +126,7 @@ def brought_up(runner: asyncio.Runner, pong: OneJob) -> OneJob:
 @pytest.mark.usefixtures("brought_up")
 def test_logs_name_the_members_that_there_are(user: User) -> None:
     refused = user.refused(2, "logs", "pong", "lerner")
-    assert "lerner: no such role or member" in refused
+    assert "lerner: no role or member of this name" in refused
     assert "there are: actor-0, learner, replay-0" in refused
     shown = user.sees("top", "pong", "--once")  # the learner's pod is none: its status is shown, and said to be
     assert "! learner: " in shown

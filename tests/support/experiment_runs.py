@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rljob_operator.experiments.decide import decide
-from rljob_operator.local.experiment_folder import ExperimentFolder
+from rljob_operator.local.experiment_runs import ExperimentFolder
 from rljob_operator.local.run_folder import OUTCOME_FILE, write_json
 
 from tests.support.judged_runs import FRAMES_A_RECORD, PPO, judged_run

@@ -8,9 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from rljob_operator.python.experiment import Experiment
     from rljob_operator.python.handle import Run
-    from rljob_operator.python.start import attach, run
+    from rljob_operator.python.start import Experiment, attach, run
 
     from rljob.api import ManifestError
     from rljob.comparison.comparison import compare
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "ManifestError", "Policy", "Run", "UsageError", "attach", "compare", "load_policy", "run"]
 
 _MODULES: Final = {
-    "Experiment": "rljob_operator.python.experiment",
+    "Experiment": "rljob_operator.python.start",
     "ManifestError": "rljob.api",
     "Policy": "rljob.policy.trained",
     "Run": "rljob_operator.python.handle",

@@ -10,9 +10,8 @@ from typing import Any
 
 from rljob.strict_json import dumps
 
-from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.decide import as_written, decide
 from rljob_operator.experiments.state import DECISIONS, ExperimentState, Mismatch
-from rljob_operator.experiments.suggestions import as_written
 
 Entry = dict[str, Any]
 

@@ -3,6 +3,7 @@ inference server where it has any, a replay that learning begins from soon, and 
 holds nothing up. Everything else is as in a run, processes and sockets among it.
 """
 
+import asyncio
 import contextlib
 import math
 import subprocess
@@ -19,6 +20,7 @@ from rljob.api import RLJob, parse_job
 from rljob.api.load import written_job
 from rljob.api.overrides import Override
 from rljob.api.problems import ABSENT
+from rljob.api.status_document import json_document
 from rljob.child import Child
 from rljob.envs.spec import EnvironmentSpec, handed_over
 from rljob.errors import UsageError
@@ -32,11 +34,11 @@ from rljob.telemetry.sizing import computed, inference_servers, pipeline, with_a
 from rljob.threads import usable_cores
 
 from rljob_operator.local.experiment_runs import gone_on
-from rljob_operator.local.job_view import member_status, running_members
+from rljob_operator.local.job_view import metrics_urls, running_members
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.other_load import OtherLoad
 from rljob_operator.local.spec_store import SpecStore
-from rljob_operator.polls.reach import NoAnswer
+from rljob_operator.polls.reach import Direct, NoAnswer
 
 SETTLING_SECONDS: Final = 10.0
 """After the first update: caches fill, first chunks are looked at, and what processes take is no longer that of their start."""
@@ -73,7 +75,7 @@ def calibrate(written: Mapping[str, Any], seconds: float, say: Callable[[str], N
         try:
             say(f"calibrating for up to {seconds:.0f} s: the job trains here with one actor")
             figures, others = _watched(run, folder, seconds, served)
-            told = {name: member_status(folder, name, LEAST_SECONDS) for name in ("actor-0", "learner")}
+            told = {name: _status(folder, name) for name in ("actor-0", "learner")}
             memory = {name: _resident_bytes(pid) for name, pid in running_members(folder).items()}
             if job.spec.evaluator.enabled:
                 say("and its evaluator plays")
@@ -164,7 +166,7 @@ def _judging(run: Child, folder: Path) -> dict[str, float]:
 def _await_steps(run: Child, folder: Path, steps: int) -> None:
     """Wait until the evaluator has played more than so many steps. Raises UsageError where it does not."""
     deadline = time.monotonic() + _MOST_STEP_SECONDS
-    while member_status(folder, "evaluator", LEAST_SECONDS).get("steps_total", 0) <= steps:
+    while _status(folder, "evaluator").get("steps_total", 0) <= steps:
         _check_running(run, folder)
         if time.monotonic() > deadline:
             raise UsageError(
@@ -191,8 +193,14 @@ class _Reading:
     threads: Threads
 
 
+def _status(folder: Path, name: str) -> dict[str, Any]:
+    """What a member says; nothing while it has announced no address. Raises NoAnswer, or ValueError for no document."""
+    urls = metrics_urls(folder, [name])
+    return json_document(asyncio.run(Direct(LEAST_SECONDS).read(urls[name], "status"))) if urls else {}
+
+
 def _reading(folder: Path, name: str) -> _Reading:
-    status, pid = member_status(folder, name, LEAST_SECONDS), running_members(folder)[name]
+    status, pid = _status(folder, name), running_members(folder)[name]
     return _Reading(
         time.monotonic(), status["stages"], status.get("steps_total", 0), cpu_seconds(pid), thread_times(pid)
     )

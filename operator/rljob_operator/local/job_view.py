@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from rljob.api import ManifestError
 from rljob.api.document import parse_document
 from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
-from rljob.api.status_document import json_document
 
 from rljob_operator.core.member import LEADERS, leader
 from rljob_operator.local.log_files import tail
@@ -31,50 +31,20 @@ from rljob_operator.local.run_folder import (
     holder,
     read_json,
     resume_command,
-    write_json,
 )
-from rljob_operator.polls.reach import Direct, NoAnswer
+from rljob_operator.polls.reach import Direct, statuses
 from rljob_operator.view.job_view import JobView, stale_seconds
 
-WRITE_SECONDS = 1.0
-"""Changes that no reader has to act on are written at most this often."""
 
-
-class StatusFile:
-    """Holds exactly the CRD's ``status``, replaced in one step. ``problem`` says why the newest one is not on the disk."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / STATUS_FILE
-        self._written: RLJobStatus | None = None
-        self._next = 0.0
-        self.problem = ""
-
-    def load(self) -> RLJobStatus | None:
-        """What the controller before wrote; None where there is no file, or one that can't be read."""
-        self.problem = ""
-        try:
-            return RLJobStatus.model_validate(json.loads(self._path.read_bytes()), by_alias=True, by_name=False)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, ValidationError) as error:
-            self.problem = f"{self._path} can't be read ({type(error).__name__})"
-            return None
-
-    def write(self, status: RLJobStatus, *, at_once: bool) -> None:
-        """Write a status that has changed: ``at_once``, or with the next one that is due.
-
-        A disk that doesn't take it is told in ``problem`` and tried again; training does not depend on it.
-        """
-        now = time.monotonic()
-        if status == self._written or not (at_once or now >= self._next):
-            return
-        self._next = now + WRITE_SECONDS
-        try:
-            write_json(self._path, status.document())
-        except OSError as error:
-            self.problem = f"{self._path} can't be written: {error.strerror}"
-            return
-        self._written, self.problem = status, ""
+def read_status(run_dir: Path) -> tuple[RLJobStatus, str]:
+    """What the controller wrote last, a new one where there is none; and why it can't be read, empty where it can."""
+    try:
+        content = json.loads((run_dir / STATUS_FILE).read_bytes())
+        return RLJobStatus.model_validate(content, by_alias=True, by_name=False), ""
+    except FileNotFoundError:
+        return RLJobStatus(), ""
+    except (OSError, ValueError, ValidationError) as error:
+        return RLJobStatus(), f"{run_dir / STATUS_FILE} can't be read ({type(error).__name__})"
 
 
 _LEAST_BYTES = 1 << 16
@@ -84,25 +54,19 @@ _LAST_LINES = 3
 def look(run_dir: Path, *, figures: bool = True) -> JobView:
     """Look at the run in ``run_dir`` now; ``figures`` also asks its learner and inference servers. Never raises for a damaged
     file."""
-    file = StatusFile(run_dir)
-    status = file.load() or RLJobStatus()
+    status, problem = read_status(run_dir)
     running = running_members(run_dir)
     document: dict[str, Any] = {}
     controller = holder(run_dir)
-    problem = file.problem
     if controller is None and status == RLJobStatus():  # it has ended before it could say more
         problem = problem or "; ".join(tail(run_dir / CONTROLLER_LOG, _LAST_LINES))
     try:
         document = parse_document((run_dir / JOB_FILE).read_bytes(), str(run_dir / JOB_FILE))
     except (OSError, ManifestError, yaml.YAMLError) as error:
         problem = problem or str(error)
-    answers: dict[str, dict[str, Any]] = {}
-    for name in running if figures else ():
-        if name in LEADERS or name.startswith("inference-"):
-            try:
-                answers[name] = member_status(run_dir, name)
-            except (NoAnswer, ValueError) as no:
-                problem = problem or f"{name}: {no}"
+    asked = [name for name in running if figures and (name in LEADERS or name.startswith("inference-"))]
+    answers, silent = asyncio.run(statuses(Direct(1.0), metrics_urls(run_dir, asked)))
+    problem = problem or silent
     learner = LearnerStatus.lenient(leader(answers) or {})
     problem = _unwritten(run_dir, status, controller) or problem
     return JobView(
@@ -134,10 +98,10 @@ def _unwritten(run_dir: Path, status: RLJobStatus, controller: Holder | None) ->
     return ""
 
 
-def member_status(run_dir: Path, name: str, timeout_seconds: float = 1.0) -> dict[str, Any]:
-    """The status document of one member; empty while it has announced no address. Raises NoAnswer, or ValueError for none."""
-    url = read_json(run_dir / "roles" / f"{name}.json").get("metrics_url")
-    return json_document(asyncio.run(Direct(timeout_seconds).read(str(url), "status"))) if url else {}
+def metrics_urls(run_dir: Path, members: Iterable[str]) -> dict[str, str]:
+    """Where members are asked, as far as they have announced that."""
+    announced = {name: read_json(run_dir / "roles" / f"{name}.json").get("metrics_url") for name in members}
+    return {name: str(url) for name, url in announced.items() if url}
 
 
 def running_members(run_dir: Path) -> dict[str, int]:

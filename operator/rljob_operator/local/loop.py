@@ -35,10 +35,6 @@ class Interrupt:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
 
-    def set(self) -> None:
-        """Ask for an orderly end, as the first signal does."""
-        self._event.set()
-
     @property
     def requested(self) -> bool:
         """Whether an orderly end has been asked for."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Iterable
 
 import psutil
 
@@ -34,8 +33,10 @@ class OtherLoad:
     @staticmethod
     def _times() -> tuple[float, float, float]:
         """Now, and seconds of all cores since the start: idle, and of this process with all below it."""
-        here, machine = psutil.Process(), psutil.cpu_times()
-        own = sum(_cpu_seconds([here, *here.children(recursive=True)]))
+        here, machine, own = psutil.Process(), psutil.cpu_times(), 0.0
+        for process in (here, *here.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                own += sum(process.cpu_times()[:4])  # with what ended below it
         return time.monotonic(), machine.idle + getattr(machine, "iowait", 0.0), own
 
 
@@ -45,9 +46,3 @@ def taken_by_others(cores: int, busy: float, own: float) -> str:
     if busy < _BUSY * cores or others < _MUCH * cores:
         return ""
     return f"other programs take {others:.1f} of this machine's {cores} cores, so the run is slower"
-
-
-def _cpu_seconds(processes: Iterable[psutil.Process]) -> Iterable[float]:
-    for process in processes:
-        with contextlib.suppress(psutil.Error):  # it has just ended
-            yield sum(process.cpu_times()[:4])  # with what ended below it

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,24 +70,6 @@ _LOADING = "its libraries are being loaded, which may take minutes from a cold d
 _KILLED_WITHOUT_A_WORD = "ended without output, as by kill -9 or for lack of memory"
 
 
-@dataclass(frozen=True, slots=True)
-class _Life:
-    """One life of a role's process. Times are Unix seconds, but for ``began``, when it was started, and ``kill_at``: those are of
-    the machine's steady clock, which stands still while the machine sleeps. ``log_offset`` is where its log begins."""
-
-    phase: Phase = Phase.ABSENT
-    since: float = 0.0
-    started: float = 0.0
-    began: float = 0.0
-    ready: float | None = None
-    kill_at: float | None = None
-    asked: bool = False
-    hung: bool = False
-    exit_code: int | None = None
-    last_words: str = ""
-    log_offset: int = 0
-
-
 class RoleProcess:
     """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``, which may be changed before a start,
     and with ``variables`` of its own beside those that every such role has.
@@ -119,7 +101,11 @@ class RoleProcess:
         self._record_path = run_dir / "roles" / f"{name}.process.json"
         self._child: Launched | None = None
         self._identity: ProcessIdentity | None = None
-        self._record = _Life()
+        self._seen = Member(name, role, pod_name=name)
+        """This life as it was seen last. Its times are Unix seconds; ``_began``, when its process was started, and ``_kill_at``
+        are of the machine's steady clock, which stands still while the machine sleeps."""
+        self._began, self._log_offset = 0.0, 0
+        self._kill_at: float | None = None
         self._lives = 0
 
     @property
@@ -129,12 +115,13 @@ class RoleProcess:
 
     def start(self) -> None:
         """Start the process; nothing happens where it runs already, or is about to."""
-        if self._record.phase is Phase.STARTING or self._identity is not None:
+        if self._seen.phase is Phase.STARTING or self._identity is not None:
             return
         self._announce.unlink(missing_ok=True)
-        now = self._now()
+        now, self._began, self._kill_at = self._now(), time.monotonic(), None
         self._lives += 1
-        self._record = _Life(Phase.STARTING, now, now, time.monotonic())
+        life = f"{self.name}.{self._lives}.{now:.3f}"  # others may begin in the same millisecond
+        self._seen = Member(self.name, self.role, Phase.STARTING, now, life, pod_name=self.name)
         self._begin()
 
     def _begin(self) -> None:
@@ -147,12 +134,12 @@ class RoleProcess:
         }
         try:
             with self._log.open("ab") as log:
-                self._note(log_offset=log.tell())
+                self._log_offset = log.tell()
                 self._child = self._launch(self.command, environment, self.variables, log.fileno(), niceness(self.role))
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             self._note(
                 phase=Phase.EXITED,
-                since=self._now(),
+                since_seconds=self._now(),
                 exit_code=_EXIT_NOT_STARTED,
                 last_words=f"can't be started: {error.strerror}",
             )
@@ -161,7 +148,7 @@ class RoleProcess:
             return
         # A child that is not waited for keeps its id, so this is our child even if it has ended already.
         pid = self._child.pid
-        self._note(began=time.monotonic())
+        self._began = time.monotonic()
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
         # Without it other programs do not know which process this is; a full disk must not end a run.
         write_json(self._record_path, asdict(self._identity), essential=False)
@@ -169,17 +156,18 @@ class RoleProcess:
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""
         if self._loading:
-            self._note(phase=Phase.EXITED, since=self._now(), asked=True)
-        if self._identity is None or self._record.phase is Phase.DRAINING:
+            self._note(phase=Phase.EXITED, since_seconds=self._now(), asked=True)
+        if self._identity is None or self._seen.phase is Phase.DRAINING:
             return
         self._identity.send(signal.SIGTERM)
-        self._note(phase=Phase.DRAINING, since=self._now(), asked=True, kill_at=time.monotonic() + grace_seconds)
+        self._kill_at = time.monotonic() + grace_seconds
+        self._note(phase=Phase.DRAINING, since_seconds=self._now(), asked=True)
 
     def end_hung(self) -> None:
         """End a process that does not answer; even one that is stopped ends so. It counts as an unexpected end."""
         if self._identity is not None:
             self._identity.send(signal.SIGKILL)
-            if not self._record.hung:
+            if not self._seen.hung:
                 self._note(hung=True)
 
     def observe(self) -> Member:
@@ -190,39 +178,24 @@ class RoleProcess:
             self._look(self._identity)
             with contextlib.suppress(OSError):
                 bound(self._log)
-        seen = self._record
-        starting = seen.phase is Phase.STARTING
-        return Member(
-            name=self.name,
-            role=self.role,
-            phase=seen.phase,
-            since_seconds=seen.since,
-            incarnation=self._life(),
-            ready_seconds=seen.ready,
-            exit_code=seen.exit_code,
-            asked=seen.asked,
-            last_words=seen.last_words,
-            silent_seconds=time.monotonic() - seen.began if starting else 0.0,
-            silent_because="is still starting" if starting else "",
-            hung=seen.hung,
+        if self._seen.phase is not Phase.STARTING:
+            return self._seen
+        return replace(
+            self._seen,
+            silent_seconds=time.monotonic() - self._began,
+            silent_because="is still starting",
             waiting_message=_LOADING if self._loading else "",
-            pod_name=self.name,
         )
 
     @property
     def _loading(self) -> bool:
         """Whether it starts, and has no process yet."""
-        return self._record.phase is Phase.STARTING and self._identity is None
+        return self._seen.phase is Phase.STARTING and self._identity is None
 
     def metrics_url(self) -> str | None:
         """Base address of the process's telemetry server, or None while it has not announced one."""
-        announced = self._announced() if self._record.phase in (Phase.READY, Phase.DRAINING) else {}
+        announced = self._announced() if self._seen.phase in (Phase.READY, Phase.DRAINING) else {}
         return announced.get("metrics_url") or None
-
-    def _life(self) -> str:
-        """What tells this life of the process from the next, and from those of others, which may begin in the same millisecond;
-        empty before the first."""
-        return f"{self.name}.{self._lives}.{self._record.started:.3f}" if self._record.started else ""
 
     def kill(self) -> None:
         """End the process at once."""
@@ -235,17 +208,16 @@ class RoleProcess:
     def forget(self) -> None:
         """Forget a process that has gone for good, so that its name can be used afresh."""
         self._record_path.unlink(missing_ok=True)
-        self._record = _Life()
+        self._seen = Member(self.name, self.role, pod_name=self.name)
 
     def _look(self, identity: ProcessIdentity) -> None:
-        record = self._record
         if not identity.alive:
             self._ended(identity)
-        elif record.kill_at is not None and time.monotonic() >= record.kill_at:
+        elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             identity.send(signal.SIGKILL)
-        elif record.phase is Phase.STARTING and self._announced().get("pid") == identity.pid:
+        elif self._seen.phase is Phase.STARTING and self._announced().get("pid") == identity.pid:
             now = self._now()
-            self._note(phase=Phase.READY, since=now, ready=now)
+            self._note(phase=Phase.READY, since_seconds=now, ready_seconds=now)
 
     def _ended(self, identity: ProcessIdentity) -> None:
         """Note how it ended, and end the processes that it has left behind, such as simulators: it led their session. A replay's
@@ -256,11 +228,12 @@ class RoleProcess:
         # Only now: a process that was not waited for keeps its id from others. Where its parent is gone, nobody can tell.
         code = self._child.wait() if self._child is not None else None
         self._identity = self._child = None
-        words = "" if self._record.asked else _last_words(code, self._last_line())
-        if self._record.hung:
-            how = "did not announce itself" if self._record.ready is None else "stopped answering"
+        words = "" if self._seen.asked else _last_words(code, self._last_line())
+        if self._seen.hung:
+            how = "did not announce itself" if self._seen.ready_seconds is None else "stopped answering"
             words = f"it {how} and was ended; {words}"
-        self._note(phase=Phase.EXITED, since=self._now(), kill_at=None, exit_code=code, last_words=words)
+        self._kill_at = None
+        self._note(phase=Phase.EXITED, since_seconds=self._now(), exit_code=code, last_words=words)
 
     def _announced(self) -> dict[str, Any]:
         return read_json(self._announce)
@@ -270,14 +243,14 @@ class RoleProcess:
         try:
             with self._log.open("rb") as log:
                 end = log.seek(0, os.SEEK_END)
-                begin = self._record.log_offset if self._record.log_offset <= end else 0  # it may have become shorter
+                begin = self._log_offset if self._log_offset <= end else 0  # it may have become shorter
                 log.seek(max(begin, end - 8192))
                 return last_line(log.read().decode(errors="replace"))
         except OSError:
             return ""
 
     def _note(self, **changes: Any) -> None:
-        self._record = replace(self._record, **changes)
+        self._seen = replace(self._seen, **changes)
 
 
 def announce_path(run_dir: Path, name: str) -> Path:
@@ -288,16 +261,8 @@ def announce_path(run_dir: Path, name: str) -> Path:
 def _last_words(code: int | None, last_line: str) -> str:
     """What a process logged at its end; one that was killed may have had no chance to."""
     if code is not None and code >= 0:
-        return last_line or _exit_in_words(code)
-    return f"{_exit_in_words(code)}; {last_line}" if last_line else _exit_in_words(code)
-
-
-def _exit_in_words(code: int | None) -> str:
-    if code is None:
-        return _KILLED_WITHOUT_A_WORD
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
+        return last_line or f"exit code {code}"
+    how = _KILLED_WITHOUT_A_WORD
+    if code is not None:
+        how = f"killed by {next((each.name for each in signal.Signals if each == -code), f'signal {-code}')}"
+    return f"{how}; {last_line}" if last_line else how

@@ -6,12 +6,13 @@ A process is named wherever it runs: a bare process id is used again, and means 
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import shlex
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -44,25 +45,28 @@ class RunFolderProblem(UsageError):
     """The run folder can't be used as asked; the message says why and what would work."""
 
 
-def new_run_dir(job_name: str) -> Path:
-    """Make ``runs/<name>-<local time>``, with a number behind it where that is taken. Raises RunFolderProblem."""
-    base = RUNS / f"{job_name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder, number = base, 1
-    while not _made(folder):
-        number += 1
-        folder = base.with_name(f"{base.name}-{number}")
-    return folder
-
-
-def _made(folder: Path) -> bool:
-    """Whether this call has made the folder: when runs start at the same moment, only one gets each name."""
+@contextlib.contextmanager
+def telling(path: Path, doing: str = "written", then: str = "") -> Iterator[None]:
+    """What the disk refuses of a file or folder is told as a RunFolderProblem, with what to do ``then``."""
     try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        return False
+        yield
     except OSError as error:
-        raise RunFolderProblem(f"{folder}: can't be written: {error.strerror}; name another --run-dir") from error
-    return True
+        raise RunFolderProblem(f"{path}: can't be {doing}: {error.strerror}{then}") from error
+
+
+_ANOTHER: Final = "; name another --run-dir"
+
+
+def new_run_dir(job_name: str) -> Path:
+    """Make ``runs/<name>-<local time>``, with a number behind it where another run that starts now has that. Raises
+    RunFolderProblem."""
+    base = RUNS / f"{job_name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    for number in itertools.count(1):
+        folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        with telling(folder, then=_ANOTHER), contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            break
+    return folder
 
 
 def prepare(run_dir: Path, *, resume: bool) -> None:
@@ -80,15 +84,13 @@ def prepare(run_dir: Path, *, resume: bool) -> None:
         raise RunFolderProblem(
             f"{run_dir}: not empty; add --resume to go on with the run in it, or name another --run-dir"
         )
-    try:
+    with telling(run_dir, then=_ANOTHER):
         for folder in (run_dir, run_dir / "roles", run_dir / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
             recover(folder)
         probe = run_dir / f".probe.{os.getpid()}"
         probe.write_text("written to see that it can be\n")
         probe.unlink()
-    except OSError as error:
-        raise RunFolderProblem(f"{run_dir}: can't be written: {error.strerror}; name another --run-dir") from error
 
 
 def is_stored_job(file: Path, run_dir: Path) -> bool:
@@ -263,12 +265,8 @@ class ControllerLock:
         self._for_another = for_another
 
     def __enter__(self) -> Self:
-        try:
+        with telling(self._run_dir, then=_ANOTHER):
             file = os.open(self._run_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise RunFolderProblem(
-                f"{self._run_dir}: can't be written: {error.strerror}; name another --run-dir"
-            ) from error
         with contextlib.suppress(OSError), open(os.devnull) as nothing:  # there may be no standard input
             if os.path.sameopenfile(file, 0):  # it was taken for this process, and is for none that it starts
                 os.dup2(0, file, inheritable=False)

@@ -2,13 +2,14 @@
 
 It holds the job as written; what presets and defaults add to it is in ``job-effective.yaml``. Users and verbs write it, under
 a lock and in one step; the controller reads it, writes ``status.json``, and never writes what the user wants. The generation
-counts the specs that were stored; an edit made with a text editor is counted when the controller next reads it.
+counts the specs that verbs have stored.
 """
 
 import dataclasses
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,10 +26,20 @@ from rljob.files import replace
 from rljob.sources import to_load, with_files
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
-from rljob_operator.local.job_view import StatusFile, running_members
-from rljob_operator.local.run_folder import ACCEPTED_FILE, EFFECTIVE_FILE, JOB_FILE, RunFolderProblem
+from rljob_operator.local.job_view import read_status, running_members
+from rljob_operator.local.run_folder import (
+    ACCEPTED_FILE,
+    EFFECTIVE_FILE,
+    JOB_FILE,
+    STATUS_FILE,
+    RunFolderProblem,
+    telling,
+    write_json,
+)
 
 Document = dict[str, Any]
+WRITE_SECONDS = 1.0
+"""Changes of a status that no reader has to act on are written at most this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,6 @@ class SpecStore:
         """The manifest that the roles are started from: the job in force."""
         self._seen: tuple[int, int, int] | None = None
         self._last: StoredJob | None = None
-        self._counted: Any = None
 
     def create(self, written: Document) -> None:
         """Store a new run's job, as written and found to be valid, as generation 1. Raises RunFolderProblem.
@@ -65,15 +75,10 @@ class SpecStore:
             self._write(document)
 
     def read(self) -> StoredJob:
-        """What is stored now; cheap where nothing has changed since the last call.
-
-        A spec that changed without a new generation (a user used an editor) gets the next one. Raises RunFolderProblem where
-        there is no file any more.
-        """
-        try:
+        """What is stored now; cheap where nothing has changed since the last call. Raises RunFolderProblem where there is no file
+        any more."""
+        with telling(self._path, "read"):
             seen = self._stamp()
-        except OSError as error:
-            raise RunFolderProblem(f"{self._path}: can't be read: {error.strerror}") from error
         if self._last is None or seen != self._seen:
             self._last = self._look()
             self._seen = seen
@@ -111,17 +116,6 @@ class SpecStore:
             self._write(after)
             return _generation(after)
 
-    def count_beyond(self, generation: int) -> int:
-        """Give what is stored a generation above ``generation``: it was changed without counting."""
-        with self._locked():
-            document = self._document()
-            metadata = document.setdefault("metadata", {})
-            counted = max(_generation(document), generation + 1)
-            if isinstance(metadata, dict) and counted != _generation(document):
-                metadata["generation"] = counted
-                self._write(document)
-            return counted
-
     def accept(self, job: RLJob) -> None:
         """Note the spec in force: roles are started from it, and it stays in force while a later edit is refused.
 
@@ -131,10 +125,8 @@ class SpecStore:
             (self.effective_path, dump_manifest(job)),
             (self._accepted_path, dump_document(as_written(job))),
         ):
-            try:
+            with telling(path):
                 replace(path, text, durable=True)
-            except OSError as error:
-                raise RunFolderProblem(f"{path}: can't be written: {error.strerror}") from error
 
     def accepted(self) -> RLJob | None:
         """The spec in force before this controller, or None where there is none yet."""
@@ -154,42 +146,30 @@ class SpecStore:
             document = self._document()
         except ManifestError as error:
             return StoredJob(self._last.generation if self._last else 0, None, str(error))
-        spec, generation = document.get("spec"), _generation(document)
-        if self._last is not None and spec != self._counted and generation <= self._last.generation:
-            generation = self.count_beyond(self._last.generation)
-        self._counted = spec
         try:
-            return StoredJob(generation, self._job(document), document=document)
+            return StoredJob(_generation(document), self._job(document), document=document)
         except ManifestError as error:
-            return StoredJob(generation, None, str(error))
+            return StoredJob(_generation(document), None, str(error))
 
     def _job(self, document: Document) -> RLJob:
         """The job that is stored; files of its user's that are gone are the run's copies of them."""
         return parse_job(with_files(document, partial(to_load, run_dir=self._run_dir)))
 
     def _document(self) -> Document:
-        try:
+        with telling(self._path, "read"):
             return parse_document(self._path.read_bytes(), str(self._path))
-        except OSError as error:
-            raise RunFolderProblem(f"{self._path}: can't be read: {error.strerror}") from error
 
     def _write(self, document: Document) -> None:
         text = dump_document(document)
         parse_document(text.encode(), JOB_FILE)  # it may be too large to be read
-        try:
+        with telling(self._path, then="; what was stored before stays"):
             replace(self._path, text, durable=True)
-        except OSError as error:
-            raise RunFolderProblem(
-                f"{self._path}: can't be written: {error.strerror}; what was stored before stays"
-            ) from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        try:
+        with telling(self._run_dir):
             self._run_dir.mkdir(exist_ok=True)
             file = os.open(self._run_dir / f".{JOB_FILE}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise RunFolderProblem(f"{self._run_dir}: can't be written: {error.strerror}") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -229,19 +209,15 @@ class StoredRun:
 
     def __init__(self, run_dir: Path) -> None:
         self.spec = SpecStore(run_dir)
-        self._file = StatusFile(run_dir)
-        self.status = self._file.load() or RLJobStatus()
-        self.notes = (f"{self._file.problem}; the controller starts with a new one",) if self._file.problem else ()
+        self._status_path, self._written, self._due = run_dir / STATUS_FILE, RLJobStatus(), 0.0
+        self.status, unread = read_status(run_dir)
+        self.notes = (f"{unread}; the controller starts with a new one",) if unread else ()
+        self.problem = ""
+        """Why the newest status is not on the disk; empty where it is."""
         self._job = self.spec.accepted()
         self._taken: object = None
         self._desired: DesiredState | None = None
-        self._count_what_was_edited_meanwhile()
         self.desired()
-
-    @property
-    def problem(self) -> str:
-        """Why the newest status is not on the disk; empty where it is."""
-        return self._file.problem
 
     def desired(self) -> DesiredState:
         """The spec in force, taken over from what is stored where that has changed."""
@@ -267,16 +243,19 @@ class StoredRun:
             self._desired = DesiredState(self._job, stored.generation, requested_at, refusal)
         return self._desired
 
-    def _count_what_was_edited_meanwhile(self) -> None:
-        """An edit without a new generation while no controller ran is told from the spec in force."""
-        stored, known = self.spec.read(), self.status.observed_generation
-        changed = stored.job is None or (self._job is not None and stored.job.spec != self._job.spec)
-        if changed and stored.refusal == "" and stored.generation <= known:
-            self.spec.count_beyond(known)
-
     def write_status(self, status: RLJobStatus, *, at_once: bool) -> None:
-        """Write ``status.json``; a disk that doesn't take it shows in ``problem``."""
-        self._file.write(status, at_once=at_once)
+        """Write a status that has changed, in one step: ``at_once``, or with the next one that is due. A disk that doesn't take
+        it is told in ``problem`` and tried again; training does not depend on it."""
+        now = time.monotonic()
+        if status == self._written or not (at_once or now >= self._due):
+            return
+        self._due = now + WRITE_SECONDS
+        try:
+            write_json(self._status_path, status.document())
+        except OSError as error:
+            self.problem = f"{self._status_path} can't be written: {error.strerror}"
+        else:
+            self._written, self.problem = status, ""
 
 
 def _refusal(problems: list[str]) -> Refusal | None:

@@ -215,7 +215,9 @@ class Poll(Generic[Key]):
                 if isinstance(asked.member, LearnerPoll):
                     status = await self._status(asked)
                 else:
-                    problem = _problem_of(*await self._reach.health(asked.member.url))
+                    code, words = await self._reach.health(asked.member.url)
+                    # A member with more callers than it has places for answers 503, too, and is alive.
+                    problem = STANDS_STILL if code == 503 and words.strip() != "busy" else ""
             except (NoAnswer, ValueError) as error:
                 problem = f"learner: {error}" if isinstance(asked.member, LearnerPoll) else NO_ANSWER
             if not self._is_asked(key, asked):
@@ -281,9 +283,3 @@ def _longer(before: Silence | None, began: float, because: str, asked_seconds: f
     if before is None:
         return Silence(began, because, min(asked_seconds, TIMEOUT_SECONDS))
     return Silence(before.since, because, before.heard_seconds + min(since_before, TIMEOUT_SECONDS + 1.0))
-
-
-def _problem_of(code: int, words: str) -> str:
-    """What is wrong with a member whose /healthz answers with this HTTP status and these words; empty where it is alive."""
-    # A member with more callers than it has places for answers 503, too, and is alive.
-    return STANDS_STILL if code == 503 and words.strip() != "busy" else ""

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from rljob.api.status_document import json_document
 from rljob.strict_json import dumps
 
 LARGEST_BYTES: Final = 8 << 20
@@ -132,3 +133,17 @@ async def _exchange(url: str, request: bytes, most_bytes: int) -> bytes:
         return bytes(answer)
     finally:
         writer.transport.abort()
+
+
+async def statuses(reach: Reach, urls: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], str]:
+    """What each member says of itself, by its name, nothing of one that does not answer; and why one does not."""
+    found, problem = dict[str, dict[str, Any]](), ""
+    answers = await asyncio.gather(*(reach.read(url, "status") for url in urls.values()), return_exceptions=True)
+    for name, answer in zip(urls, answers, strict=True):
+        try:
+            if isinstance(answer, BaseException):
+                raise answer
+            found[name] = json_document(answer)
+        except (NoAnswer, ValueError) as no:
+            found[name], problem = {}, problem or f"{name}: {no}"
+    return found, problem

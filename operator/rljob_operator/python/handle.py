@@ -197,8 +197,7 @@ class Run:
 
     def _is_over(self, seen: JobView) -> bool:
         """A run is over with its controller, which writes the report last; a cluster's job by its status."""
-        stopped = seen.status.state == "SessionEnded" and seen.status.controller.active_since is None
-        return not seen.attended if self.folder is not None else seen.status.finished or stopped
+        return not seen.attended if self.folder is not None else seen.status.finished or seen.stopped
 
     def _records(self, kind: str | None) -> list[dict[str, Any]]:
         """The records of a kind in ``metrics.jsonl``, oldest first; None: those of figures, which have none."""

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, Final, Self, TypeVar
 from rljob.api.exit_codes import EXIT_UNAVAILABLE
 from rljob.api.experiment import is_experiment
 from rljob.api.sources import spec_of_job
-from rljob.api.status_document import json_document
 from rljob.api.status_model import rfc3339
 from rljob.archive import ENTRY, Archive
 from rljob.errors import CommandRefused, UsageError
@@ -34,13 +33,13 @@ from rljob_operator.kube.apiserver.resources import (
     Object,
     Resource,
 )
-from rljob_operator.kube.experiment.journal import Journal
+from rljob_operator.kube.experiment.reconcile import Journal
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, policy_pod
-from rljob_operator.local.experiment_folder import became
-from rljob_operator.polls.reach import NoAnswer, Reach
+from rljob_operator.local.experiment_runs import became
+from rljob_operator.polls.reach import TIMEOUT_SECONDS as POLL_TIMEOUT_SECONDS, Reach, statuses
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, listed, no_log, not_there, wait_for
 from rljob_operator.view.job_view import JobView
 
@@ -90,14 +89,9 @@ class ClusterJobs:
 
     def command(self, verb: str, name: str) -> str:
         """What to type to use a verb on a job from here."""
-        words = [*(("kubectl", "rljob") if self._plugin else ("rljob",)), verb, "-n", self.namespace]
-        return shlex.join([*words, *self.way, name])
-
-    @property
-    def way(self) -> list[str]:
-        """The options that name the cluster."""
-        options = {"--context": self._place.context, "--kubeconfig": self._place.kubeconfig}
-        return [word for option, value in options.items() if value is not None for word in (option, value)]
+        options = {"-n": self.namespace, "--context": self._place.context, "--kubeconfig": self._place.kubeconfig}
+        given = [word for option, value in options.items() if value is not None for word in (option, value)]
+        return shlex.join([*(("kubectl", "rljob") if self._plugin else ("rljob",)), verb, *given, name])
 
     def chosen(self, name: str | None, *, or_experiment: bool = False) -> "ClusterJob":
         """See `Jobs`: without a name the only one of the namespace."""
@@ -240,15 +234,12 @@ class ClusterJob:
             with suppress(UsageError):  # who may not read the journal sees the status
                 return seen if not figures else replace(seen, further=became(self.experiment(), None))
             return seen
-        selector = f"{names.selector(names.labels(self._name))},{_ASKED}"
         try:
-            with self._jobs.refusing("list", PODS):
-                pods = self._jobs.run(self._client.list(PODS, self._jobs.namespace, label_selector=selector)).items
+            found, problem = self.ask(statuses, _ASKED, POLL_TIMEOUT_SECONDS)
         except CommandRefused as refusal:
-            return job_view.view(document, time.time(), problem=f"{refusal}; {_FROM_STATUS}")
-        found = job_view.live(pods)
-        answers, problem = self._jobs.run(self._ask(found))
-        return job_view.view(document, time.time(), answers, found, problem)
+            found, problem = {}, str(refusal)
+        answers = {name: said for name, said in found.items() if said}
+        return job_view.view(document, time.time(), answers, found, problem and f"{problem}; {_FROM_STATUS}")
 
     def change(self, patch: Mapping[str, Any]) -> int:
         """See `Job`."""
@@ -269,7 +260,7 @@ class ClusterJob:
             return
         self.change({"metadata": {"annotations": {STOP_ANNOTATION: rfc3339(time.time())}}})
         say(f"{self.place}: asked to stop cleanly")
-        seen = wait_for(self, 0, has_stopped, "stopped", timeout_seconds)
+        seen = wait_for(self, 0, lambda seen: seen.stopped, "stopped", timeout_seconds)
         saved = seen.checkpoint
         # What the learner saved when it left is not verified, and may be newer.
         known = (
@@ -317,11 +308,17 @@ class ClusterJob:
             raise UsageError(f"{self.place}: {problem}") from None
         return journal.state
 
-    def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
-        """See `Job`: through the API server."""
+    def ask(
+        self,
+        work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]],
+        which: str = "",
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> T:
+        """See `Job`: through the API server. ``which``: a selector of the members that are meant."""
         with self._jobs.refusing("list", PODS):
-            pods = job_view.live(self._jobs.run(job_view.find_pods(self._client, self._jobs.namespace, self._name)))
-        reach = PodsProxy(self._client, TIMEOUT_SECONDS)
+            found = job_view.find_pods(self._client, self._jobs.namespace, self._name, which)
+            pods = job_view.live(self._jobs.run(found))
+        reach = PodsProxy(self._client, timeout_seconds)
         ports = {name: job_view.metrics_port(pod) for name, pod in pods.items()}
         urls = {name: reach.url(pod, port) for name, pod in pods.items() if (port := ports[name]) is not None}
         return self._jobs.run(work(reach, urls))
@@ -338,39 +335,12 @@ class ClusterJob:
         except NotFound:
             raise self._jobs.missing(self._name) from None
 
-    async def _ask(self, pods: Mapping[str, Pod]) -> tuple[dict[str, Mapping[str, Any]], str]:
-        """(status documents by member, why one is missing)."""
-        reach = PodsProxy(self._client)
-
-        async def ask(pod: Pod) -> Mapping[str, Any]:
-            port = job_view.metrics_port(pod)
-            if port is None:
-                raise NoAnswer("its pod has no port for metrics")
-            return json_document(await reach.read(reach.url(pod, port), "status"))
-
-        results = await asyncio.gather(*(ask(pod) for pod in pods.values()), return_exceptions=True)
-        answers: dict[str, Mapping[str, Any]] = {}
-        problem = ""
-        for name, result in zip(pods, results, strict=True):
-            if isinstance(result, NoAnswer | ValueError):
-                problem = problem or f"{name}: {result}; {_FROM_STATUS}"
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                answers[name] = result
-        return answers, problem
-
     async def _pods(self, who: str | None) -> AsyncIterator[Mapping[str, Pod]]:
         """The pods whose logs are meant, again and again. A server that is away for a moment is waited for."""
         while True:
             with suppress(Unavailable):
                 yield job_view.chosen(await job_view.find_pods(self._client, self._jobs.namespace, self._name), who)
             await asyncio.sleep(job_view.LOOK_SECONDS)
-
-
-def has_stopped(seen: JobView) -> bool:
-    """Whether the operator has seen the request, and nothing of the job runs."""
-    return seen.status.state == "SessionEnded" and seen.status.controller.active_since is None
 
 
 def _files(document: Object, code: Archive) -> Object:

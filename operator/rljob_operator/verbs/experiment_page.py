@@ -22,7 +22,7 @@ from rljob.telemetry.report import REPORT_FILE
 from rljob_operator.experiments.population import lineage
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.experiments.summary import Trial, best_of, settings_in_words, trials_of
-from rljob_operator.local.experiment_folder import read_experiment
+from rljob_operator.local.experiment_runs import read_experiment
 from rljob_operator.local.run_folder import holder
 
 _COLOURED: Final = 7

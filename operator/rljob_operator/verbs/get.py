@@ -4,7 +4,7 @@ import enum
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -78,7 +78,10 @@ def get(
         as_objects = output in (Form.JSON, Form.YAML)
         found = jobs.shown(job, everything, figures=not as_objects)
         if as_objects:
-            documents = [as_object(one) for one in found.jobs]
+            # As the cluster answers or would answer it: what is stored, with its status.
+            documents = [
+                {**one.document, "status": one.document.get("status") or one.status.document()} for one in found.jobs
+            ]
             shown = {"apiVersion": "v1", "kind": "List", "items": documents} if found.is_list else documents[0]
             typer.echo(dumps(shown, 2) if output is Form.JSON else dump_document(shown).rstrip())
             return
@@ -88,11 +91,6 @@ def get(
         for one in found.jobs:
             if one.problem:
                 typer.echo(f"{one.place}: {one.problem}", err=True)
-
-
-def as_object(seen: JobView) -> dict[str, Any]:
-    """The job as the cluster answers or would answer it: what is stored, with its status."""
-    return {**seen.document, "status": seen.document.get("status") or seen.status.document()}
 
 
 def logs(

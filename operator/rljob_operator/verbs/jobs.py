@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeVar
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NO_PERMISSION, EXIT_UNAVAILABLE
 from rljob.errors import CommandRefused, UsageError
 
-from rljob_operator.core.member import Role
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, Invalid, LacksRight, NotFound, Unauthorized
 from rljob_operator.polls.reach import Reach
@@ -143,13 +142,10 @@ def not_there(name: str, namespace: str, here: Sequence[str], elsewhere: Sequenc
 
 
 def no_log(who: str, place: str, there: Sequence[str]) -> UsageError:
-    """For a role or member without a log. A name that no role begins with is a mistake; a role may have no log yet."""
-    try:
-        Role.of(who)
-        said = f"{who}: there is no log of it in {place}"
-    except ValueError:
-        said = f"{who}: no such role or member in {place}"
-    return UsageError(f"{said}; there are: {listed(there, most=20)}")
+    """For a role or member without a log; it may have none yet."""
+    return UsageError(
+        f"{who}: no role or member of this name has a log in {place}; there are: {listed(there, most=20)}"
+    )
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

@@ -15,10 +15,10 @@ from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
 from rljob_operator.experiments.state import ExperimentState
-from rljob_operator.local.experiment_folder import look_at_experiment, read_experiment
-from rljob_operator.local.job_view import look, running_members
+from rljob_operator.local.experiment_runs import look_at_experiment, read_experiment
+from rljob_operator.local.job_view import look, metrics_urls, running_members
 from rljob_operator.local.log_files import LogFollower
-from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, holder, newest, read_json, stored_runs
+from rljob_operator.local.run_folder import EXPERIMENT_FILE, RUNS, chosen_run, holder, newest, stored_runs
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.polls.reach import Direct, Reach
 from rljob_operator.verbs.jobs import POLL_SECONDS, Listing, NotReached, ShowLines, no_log
@@ -143,9 +143,7 @@ class LocalJob:
 
     def ask(self, work: Callable[[Reach, Mapping[str, str]], Coroutine[Any, Any, T]]) -> T:
         """See `Job`: at the addresses that they have announced."""
-        announced = {name: read_json(self._folder / "roles" / f"{name}.json") for name in running_members(self._folder)}
-        urls = {name: str(about["metrics_url"]) for name, about in announced.items() if "metrics_url" in about}
-        return asyncio.run(work(Direct(_ASKED_SECONDS), urls))
+        return asyncio.run(work(Direct(_ASKED_SECONDS), metrics_urls(self._folder, running_members(self._folder))))
 
 
 def merge(document: dict[str, Any], patch: Mapping[str, Any]) -> None:

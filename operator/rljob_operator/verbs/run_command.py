@@ -1,19 +1,27 @@
 """The command `rljob run`: what it takes, before anything that a run needs is imported."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rljob.api import read_with_files
+from rljob.api import ManifestError, read_with_files, with_code
+from rljob.api.examples import manifest_file
+from rljob.api.exit_codes import EXIT_FAILURE
 from rljob.api.experiment import is_experiment
+from rljob.api.experiment_check import parse_experiment
 from rljob.api.load import given, repeatable
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
-from rljob_operator.verbs.jobs import Place
+from rljob_operator.verbs.jobs import Place, wait_for
 from rljob_operator.verbs.options import ContextOption, KubeconfigOption, NamespaceOption
 from rljob_operator.view.live import RunConsole
+from rljob_operator.view.reasons import ending
+
+_PACKAGES = "requirements.txt"
 
 
 def run(
@@ -86,9 +94,7 @@ def run(
             if resume_ or any(each is not None for each in (run_dir, max_seconds, max_actors)):
                 here = "--run-dir, --max-seconds, --max-actors and --resume"
                 raise UsageError(f"{here} are for a run on this machine; leave them out, or the cluster")
-            from rljob_operator.verbs import run_on_cluster  # its client takes a while to import
-
-            raise typer.Exit(run_on_cluster.start(file, set_ or (), place, wait=wait, timeout_seconds=timeout))
+            raise typer.Exit(_on_cluster(file, set_ or (), place, wait, math.inf if timeout is None else timeout))
         if wait or timeout is not None:
             raise UsageError("--wait and --timeout are for a job of a cluster, which -n NAMESPACE names")
         require_data_plane("rljob run")
@@ -112,3 +118,36 @@ def run(
         else:
             code = local.start(written, run_dir, **bounds)
     raise typer.Exit(code)
+
+
+def _on_cluster(file: Path, overrides: Sequence[str], place: Place, wait: bool, timeout_seconds: float) -> int:
+    """Create a job or an experiment on a cluster, with the files beside its manifest, and with ``wait`` wait for its end. The
+    exit code: 0 it was created, or is complete; 1 it has failed or was stopped, or has not ended in time; 130 interrupted, and it
+    goes on. Raises as `ClusterJobs.create` and `with_code`."""
+    from rljob_operator.verbs.cluster_jobs import ClusterJobs  # its client takes a while to import
+    from rljob_operator.verbs.render import server_problems
+
+    written = given(read_with_files(file, overrides))
+    experiment = parse_experiment(written) if is_experiment(written) else None
+    run = written if experiment is None else experiment.manifest(0, 1, experiment.raw_frames)
+    if problems := server_problems(run):
+        raise ManifestError(problems)
+    document, code = with_code(written, manifest_file(file).parent)
+    with ClusterJobs(place) as jobs:
+        job = jobs.named(jobs.create(document, code))
+        typer.echo(f"{job.place}: created; `{job.command('get')}` shows it")
+        if code is not None:
+            typer.echo(f"code: {len(code.names)} files, {len(code.content):,} bytes, sha256:{code.digest}")
+            if _PACKAGES in code.names:
+                typer.echo(
+                    f"warning: {_PACKAGES} is not installed there: packages belong in the image (docs/images.md)"
+                )
+        if not wait:
+            return 0
+        try:
+            seen = wait_for(job, 0, lambda seen: seen.status.finished or seen.stopped, "at its end", timeout_seconds)
+        except KeyboardInterrupt:
+            typer.echo(f"{job.place} goes on; `{job.command('stop')}` ends it")
+            return 130
+        typer.echo(f"{job.place}: {ending(seen)}")
+        return 0 if seen.status.is_true("Complete") else EXIT_FAILURE

@@ -13,13 +13,12 @@ from rljob.api.experiment_check import parse_experiment
 from rljob.api.problems import Problem
 from rljob.sources import keep_sources, to_load, with_files
 
+from rljob_operator.experiments.decide import require_sampler
 from rljob_operator.experiments.driver import Driver
 from rljob_operator.experiments.journal import Entry
-from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.experiments.summary import best_of, in_words, rows
 from rljob_operator.local import run_folder
-from rljob_operator.local.experiment_folder import ExperimentFolder, doing, require_experiment
-from rljob_operator.local.experiment_runs import Runs
+from rljob_operator.local.experiment_runs import ExperimentFolder, Runs, doing
 from rljob_operator.local.loop import Interrupt, raise_when_asked_to_end
 from rljob_operator.local.run_folder import EXPERIMENT_FILE, OUTCOME_FILE, ControllerLock, RunFolderProblem
 from rljob_operator.view.job_view import aligned
@@ -28,7 +27,6 @@ from rljob_operator.view.live import say
 _TURN_SECONDS = 0.25
 _WORDS_SECONDS = 60.0
 """Without a decision or an observation for so long, it is said what the runs do."""
-_INTERRUPTED = 130
 
 
 def start(
@@ -49,7 +47,10 @@ def start(
 
     raise_when_asked_to_end()
     if resume and folder is not None:
-        require_experiment(folder)
+        if not (folder / EXPERIMENT_FILE).is_file():
+            raise RunFolderProblem(
+                f"{folder}: nothing to resume here (no {EXPERIMENT_FILE}); leave out --resume to start one"
+            )
         written = with_files(written, partial(to_load, run_dir=folder))
     experiment = parse_experiment(written)
     if experiment.spec.suspend:
@@ -60,10 +61,8 @@ def start(
         raise RunFolderProblem(f"{folder}: not empty; add --resume to go on with it, or name another --run-dir")
     _, files = preflight.check(parse_job(experiment.manifest(0, 1, experiment.raw_frames)))
     folder = folder or run_folder.new_run_dir(experiment.name)
-    try:
+    with run_folder.telling(folder, then="; name another --run-dir"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunFolderProblem(f"{folder}: can't be written: {error.strerror}; name another --run-dir") from None
     with ControllerLock(folder):
         opened = ExperimentFolder(folder)
         try:
@@ -112,7 +111,7 @@ class _Session:
             self._runs.end()
         command = ["rljob", "run", str(self._opened.folder / EXPERIMENT_FILE), "--run-dir", str(self._opened.folder)]
         say(self._console, f"resume: {shlex.join(command)} --resume")
-        return _INTERRUPTED if interrupt.requested else 0
+        return 130 if interrupt.requested else 0
 
     def _tell(self, entries: list[Entry]) -> None:
         """Say what was decided and seen; where that is nothing for long, what the runs do."""
@@ -126,59 +125,57 @@ class _Session:
             say(self._console, f"{minutes:4}:{seconds:02}  {words}")
 
     def _finish(self) -> int:
-        end = self._state.end
+        state, end, folder = self._state, self._state.end, self._opened.folder
         assert end is not None
-        best, (found, words) = end["best"], best_of(self._state, self._opened.folder) or (None, "")
+        best, told = (
+            end["best"],
+            [f"failed: {self._runs.folder(run)}: {run.why}" for run in state.runs.values() if run.why],
+        )
         if best is not None:
-            why = f"trial {best['trial']}, without a score on fresh games: {'; '.join(self._driver.unjudged.values())}"
-            runs = found.runs if found is not None else map(self._runs.folder, self._state.best())
-            best = {
-                "trial": best["trial"],
-                "set": best["set"],
-                "mean": found.mean if found is not None else None,
-                "standardError": found.standard_error if found is not None else None,
-                "runs": [str(run) for run in runs if Path(run).is_dir()],
-                "chosenByMean": best["mean"],
-                "chosenByStandardError": best["standardError"],
-                "words": words or why,
-                **({"schedule": found.schedule} if found is not None and found.schedule else {}),
-            }
-        document = {
-            "state": "Failed" if self._state.has_failed else "Complete",
-            "reason": end["reason"],
-            "seconds": round(self._opened.seconds, 1),
-            "best": best,
-            "trials": rows(self._state),
-        }
-        run_folder.write_json(self._opened.folder / OUTCOME_FILE, document, essential=False)
-        for line in _table(document["trials"]):
-            say(self._console, line)
-        for run in self._state.runs.values():
-            if run.why:
-                say(self._console, f"failed: {self._runs.folder(run)}: {run.why}")
-        if best is not None:
-            policy = (
+            best = self._best(best)
+            take = (
                 f"; take it: rljob export {shlex.quote(best['runs'][0])} --format policy -o FOLDER"
                 if best["runs"]
                 else ""
             )
-            say(self._console, f"best: {best['words']}{policy}")
+            told.append(f"best: {best['words']}{take}")
+        document = {
+            "state": "Failed" if state.has_failed else "Complete",
+            "reason": end["reason"],
+            "seconds": round(self._opened.seconds, 1),
+            "best": best,
+            "trials": rows(state),
+        }
+        run_folder.write_json(folder / OUTCOME_FILE, document, essential=False)
         from rljob_operator.verbs.experiment_page import write_experiment_report  # of use at the end alone
 
         try:
-            say(self._console, f"report: {write_experiment_report(self._opened.folder)}")
+            told.append(f"report: {write_experiment_report(folder)}")
         except OSError as error:
-            say(self._console, f"warning: the report can't be written: {error.strerror}")
-        say(
-            self._console,
-            f"{document['state']} ({end['reason']}) after {self._opened.seconds:.0f} s; {self._opened.folder / OUTCOME_FILE}",
-        )
-        return 1 if self._state.has_failed else 0
+            told.append(f"warning: the report can't be written: {error.strerror}")
+        seconds = f"{self._opened.seconds:.0f} s"
+        told.append(f"{document['state']} ({end['reason']}) after {seconds}; {folder / OUTCOME_FILE}")
+        header = ("TRIAL", "MEAN", "RAW FRAMES", "NEWEST", "SEEDS", "STATE", "SETTINGS")
+        for line in (*aligned([header, *map(_cells, document["trials"])], between="  "), *told):
+            say(self._console, line)
+        return 1 if state.has_failed else 0
 
-
-def _table(rows: list[dict[str, Any]]) -> list[str]:
-    header = ("TRIAL", "MEAN", "RAW FRAMES", "NEWEST", "SEEDS", "STATE", "SETTINGS")
-    return aligned([header, *map(_cells, rows)], between="  ")
+    def _best(self, chosen: dict[str, Any]) -> dict[str, Any]:
+        """The best trial as `outcome.json` has it: as it was ``chosen``, and on fresh games where they were played."""
+        found, words = best_of(self._state, self._opened.folder) or (None, "")
+        why = f"trial {chosen['trial']}, without a score on fresh games: {'; '.join(self._driver.unjudged.values())}"
+        runs = found.runs if found is not None else map(self._runs.folder, self._state.best())
+        return {
+            "trial": chosen["trial"],
+            "set": chosen["set"],
+            "mean": found.mean if found is not None else None,
+            "standardError": found.standard_error if found is not None else None,
+            "runs": [str(run) for run in runs if Path(run).is_dir()],
+            "chosenByMean": chosen["mean"],
+            "chosenByStandardError": chosen["standardError"],
+            "words": words or why,
+            **({"schedule": found.schedule} if found is not None and found.schedule else {}),
+        }
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

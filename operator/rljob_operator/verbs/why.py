@@ -1,7 +1,6 @@
 """``rljob why``: the reasons for the state of a job, or what a job's rules would have done to runs that were recorded."""
 
 import csv
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,8 +10,8 @@ from rljob.api import ManifestError, load_manifest, parse_job
 from rljob.api.experiment import is_experiment
 from rljob.cli.validate import SetOption
 from rljob.command_errors import one_line_errors
+from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
-from rljob.strict_json import dumps
 from rljob.telemetry.flat_figures import flatten_status
 from rljob.telemetry.sizing import crowded, lines, next_units
 from rljob.threads import usable_cores
@@ -58,26 +57,6 @@ def summary(runs: Mapping[str, Judged]) -> dict[str, Any]:
     }
 
 
-def recorded_document(runs: Mapping[str, Judged]) -> dict[str, Any]:
-    """The same as JSON."""
-
-    def moment(at: Moment) -> dict[str, Any]:
-        return {"seconds": at.seconds, "rawFrames": at.raw_frames, "meanReturn": at.mean_return, "message": at.message}
-
-    return {
-        "runs": {
-            name: {
-                "solved": run.solved is not None,
-                "givenUpBy": run.given_up,
-                "end": moment(_end(run)),
-                "rules": {rule: moment(at) for rule, at in run.ends.items()},
-            }
-            for name, run in runs.items()
-        },
-        "together": summary(runs),
-    }
-
-
 def _end(run: Judged) -> Moment:
     """Where the run ended, or would have once it was solved."""
     return run.solved or run.last
@@ -88,17 +67,18 @@ def _at(where: Moment) -> str:
     return f"{where.raw_frames:,} raw frames, {where.seconds:,.0f} s{score}"
 
 
-_METRICS_FILE: Final = "metrics.jsonl"
 _NEEDED: Final = ("elapsed_seconds", "raw_frames", "mean_return")
 
 
 def records_of(run: Path) -> list[dict[str, Any]]:
     """The records of ``run``, oldest first; lines that are none are passed over, as one cut short by a kill. Raises UsageError
     where there is none to read."""
-    file = run / _METRICS_FILE if run.is_dir() else run
+    require_data_plane("rljob why --rules")
+    from rljob.telemetry.recorder import METRICS_FILE, read_records
+
+    file = run / METRICS_FILE if run.is_dir() else run
     try:
-        with file.open(encoding="utf-8", errors="replace", newline="") as text:
-            records = list(_of_csv(file, text) if file.suffix == ".csv" else _of_lines(text))
+        records = list(_of_csv(file)) if file.suffix == ".csv" else read_records(file)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}; give folders of runs, or CSV files of their curves") from None
     if not any("raw_frames" in record for record in records):
@@ -106,40 +86,26 @@ def records_of(run: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _of_lines(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            yield record
-
-
-def _of_csv(file: Path, text: Iterator[str]) -> Iterator[dict[str, Any]]:
+def _of_csv(file: Path) -> Iterator[dict[str, Any]]:
     """As ``benchmarks.time_to_solve`` writes them: a row has figures, or ``evaluation_mean`` and ``evaluation_games``. Where
     ``evaluation_finished`` is missing, an evaluation with fewer games than the largest one of its file was given up."""
-    rows = csv.DictReader(text)
+    rows = csv.DictReader(file.read_text(encoding="utf-8", errors="replace").splitlines())
     if missing := [name for name in _NEEDED if name not in (rows.fieldnames or ())]:
         raise UsageError(f"{file}: it has no column {', '.join(missing)}; the first line names the columns")
     try:
-        found = [{name: float(value) for name, value in row.items() if name and value} for row in rows]
+        found: list[dict[str, Any]] = [
+            {name: float(value) for name, value in row.items() if name and value} for row in rows
+        ]
     except (ValueError, TypeError) as error:
         raise UsageError(f"{file}: line {rows.line_num}: {error}") from None
     most = max((row.get("evaluation_games", 0.0) for row in found), default=0.0)
     for version, row in enumerate(found, 1):
-        if (mean := row.get("evaluation_mean")) is not None:
+        if "evaluation_mean" in row:
             games = row.get("evaluation_games", most)
-            yield {
-                **row,
-                "kind": EVALUATION,
-                "mean": mean,
-                "episodes": games,
-                "finished": bool(row.get("evaluation_finished", games >= most)),
-                "version": version,
-            }
-        else:
-            yield row
+            finished = bool(row.get("evaluation_finished", games >= most))
+            judged = {"kind": EVALUATION, "mean": row["evaluation_mean"], "episodes": games, "finished": finished}
+            row |= judged | {"version": version}
+        yield row
 
 
 RunsArgument = Annotated[
@@ -159,7 +125,6 @@ def why(
         typer.Option(metavar="FILE", help="Lead recorded runs through the rules of this manifest.", show_default=False),
     ] = None,
     overrides: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With --rules: print one JSON object.")] = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -178,7 +143,7 @@ def why(
 
       rljob why --rules job.yaml runs/pong-*
 
-      rljob why --rules job.yaml --json runs/* \\
+      rljob why --rules job.yaml runs/* \\
         --set earlyStopping.valueLoss.factor=5
     """
     with one_line_errors():
@@ -187,10 +152,10 @@ def why(
                 raise UsageError("--rules needs runs on this machine: their folders, or CSV files of their curves")
             job = load_manifest(rules, overrides or ())
             found = {run: judged(job, records_of(Path(run))) for run in runs}
-            typer.echo(dumps(recorded_document(found), 1) if as_json else "\n".join(recorded_lines(found)))
+            typer.echo("\n".join(recorded_lines(found)))
             return
-        if overrides or as_json or len(runs or ()) > 1:
-            raise UsageError("--set, --json and several runs go with --rules FILE; without it one job is explained")
+        if overrides or len(runs or ()) > 1:
+            raise UsageError("--set and several runs go with --rules FILE; without it one job is explained")
         place = Place(namespace, context, kubeconfig)
         with jobs_of(place) as jobs:
             run = jobs.chosen(runs[0] if runs else None, or_experiment=True).look()

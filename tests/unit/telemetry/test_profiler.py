@@ -16,7 +16,7 @@ from rljob.telemetry import profiler, timeline
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.profiler import Profiler
 from rljob.telemetry.server import TelemetryServer
-from rljob_operator.view.profile import MemberProfile
+from rljob_operator.verbs.profile import MemberProfile
 
 from tests.support.waiting import eventually, repeating
 

@@ -1,10 +1,14 @@
-"""Reconcile one experiment: take in what has become of its runs, decide by the core, store every line, and only then act."""
+"""Reconcile one experiment: take in what has become of its runs, decide by the core, store every line, and only then act.
+
+Its journal is in ConfigMaps, which its operator alone writes. Only the last ConfigMap is written, and only as it was read: an
+operator that does not know all lines adds none.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from rljob.api import ManifestError
 from rljob.api.conditions import ConditionType, Reason
@@ -13,18 +17,88 @@ from rljob.api.load import given
 
 from rljob_operator.core.conditions.update import ConditionUpdate, false
 from rljob_operator.experiments.driver import Driver
-from rljob_operator.experiments.journal import JournalProblem
+from rljob_operator.experiments.journal import Entry, Journal as Lines, JournalProblem, written
 from rljob_operator.experiments.state import Mismatch
 from rljob_operator.experiments.summary import after, conditions, finished, in_words, summary
-from rljob_operator.kube.apiserver.errors import NotFound
-from rljob_operator.kube.apiserver.resources import RLEXPERIMENTS, VOLUME_CLAIMS, Object, merge_patch
-from rljob_operator.kube.experiment.journal import Journal
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, RLEXPERIMENTS, VOLUME_CLAIMS, Object, merge_patch
 from rljob_operator.kube.experiment.runs import Runs, Sources
 from rljob_operator.kube.job.refusals import in_words as told
-from rljob_operator.kube.job.stored import is_ours, status_of
+from rljob_operator.kube.job.stored import is_ours, status_document, status_of
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.metadata import is_of
+from rljob_operator.kube.render.others import JOURNAL_KEY, journal_part
 from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.kept import Kept
 from rljob_operator.kube.watch.pods import JobKey
+
+PART_BYTES: Final = 100_000
+"""A ConfigMap with so much is full. An API server stores all of it anew with each write; of an object of 900 kB a thousand trials
+would make gigabytes. One write alone may be longer: a manifest of 512 kB at most, and a line for each of a thousand runs."""
+
+
+class Journal(Lines):
+    """The journal of the experiment ``owner``, and what the experiment is after it: all that is remembered of one.
+
+    Attributes:
+        uid: of the experiment.
+        status: as it was written last, at ``written``, monotonic; ``stored``: the same as the API server has it.
+        generation: of the spec that was read last; ``refused``: why it is not in force.
+    """
+
+    def __init__(self, client: Client, owner: Object) -> None:
+        super().__init__()
+        self._client, self._owner = client, owner
+        self._last: Object | None = None
+        self._parts = 0
+        self.uid, self.status = owner["metadata"]["uid"], status_of(owner, RLExperimentStatus)
+        self.stored: Object = status_document(owner)
+        self.generation, self.refused, self.written = 0, "", float("-inf")
+
+    async def load(self) -> Self:
+        """Read it; itself. Raises JournalProblem where it can't be gone on with, and what `Client` raises."""
+        about, texts = self._owner["metadata"], list[str]()
+        listed = await self._client.list(CONFIG_MAPS, about["namespace"], metadata_only=True)
+        found = {each["metadata"]["name"] for each in listed.items if is_of(each, about["uid"])}
+        for number in range(len(found)):
+            if (name := names.journal(about["name"], number)) not in found:
+                raise JournalProblem(f"ConfigMap {name} of the journal is gone; delete the experiment, and begin anew")
+            self._last = await self._client.get(CONFIG_MAPS, about["namespace"], name)
+            texts.append((self._last.get("data") or {}).get(JOURNAL_KEY, ""))
+        self._parts = len(found)
+        await asyncio.to_thread(self.read, "".join(texts).encode())  # every trial of it is checked
+        if self.lines < (before := self.status.journal_lines):  # its last ConfigMap is gone
+            raise JournalProblem(
+                f"only {self.lines} of {before} lines of the journal are there; delete the experiment, and begin anew"
+            )
+        return self
+
+    async def store(self) -> list[Entry]:
+        """Store the lines that were added, in one write, and answer them. Where it raises, which lines are stored is known only
+        once it is loaded anew. Raises JournalProblem where another's ConfigMap has the name."""
+        if not (entries := self._taken()):
+            return entries
+        text = written(entries).decode()
+        about = self._owner["metadata"]
+        before = self._last["data"][JOURNAL_KEY] if self._last is not None else ""
+        if self._last is None or len(before) + len(text) > PART_BYTES:
+            made = journal_part(self._owner, self._parts, text)
+            try:
+                self._last = await self._client.create(CONFIG_MAPS, made)
+            except AlreadyExists:
+                name = made["metadata"]["name"]
+                raise JournalProblem(
+                    f"ConfigMap {name} is not of this experiment: delete it, or rename the experiment"
+                ) from None
+            self._parts += 1
+        else:
+            here, change = self._last["metadata"], {"data": {JOURNAL_KEY: before + text}}
+            self._last = await self._client.patch(
+                CONFIG_MAPS, about["namespace"], here["name"], change, resource_version=here["resourceVersion"]
+            )
+        return entries
+
 
 LOOK_SECONDS: Final = 10.0
 """Between two looks at an experiment of which nothing is heard: a run that was deleted by hand is made again within it."""

@@ -12,7 +12,7 @@ from rljob.api.status_model import parse_rfc3339
 
 from rljob_operator.core.member import Role, leader
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError, Invalid, NotFound, Unavailable
+from rljob_operator.kube.apiserver.errors import Invalid, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, without_managed_fields
 from rljob_operator.kube.job.members import Pod, current
 from rljob_operator.kube.job.stored import is_ours, status_of
@@ -40,6 +40,10 @@ def view(
         problem: what kept it from being seen whole.
     """
     status, about = status_of(document, RLJobStatus), document["metadata"]
+    known = LearnerStatus(
+        updates=status.progress.learner_updates if status.start_time is not None else None,
+        policy_lag_updates_p95=status.progress.policy_lag_updates,
+    )
     servers = dict(answers or {})
     learner = leader(servers)
     servers = {name: told for name, told in servers.items() if Role.of(name) is not Role.LEARNER}
@@ -49,20 +53,11 @@ def view(
         status=status,
         attended=True,
         running=tuple(running),
-        figures=remembered(status) if learner is None else LearnerStatus.lenient(learner),
+        figures=known if learner is None else LearnerStatus.lenient(learner),
         queue_fill_percent=status.progress.queue_fill_percent if learner is None else None,
         servers=servers,
         problem=unattended(document, status, now) or problem,
         further={} if is_experiment(document) else {"NODE": status.learner.node_name or "-"},
-    )
-
-
-def remembered(status: RLJobStatus) -> LearnerStatus:
-    """The learner's figures as the job's status has them."""
-    progress = status.progress
-    return LearnerStatus(
-        updates=progress.learner_updates if status.start_time is not None else None,
-        policy_lag_updates_p95=progress.policy_lag_updates,
     )
 
 
@@ -94,8 +89,13 @@ def live(pods: Iterable[Pod]) -> dict[str, Pod]:
 
 def runs(pod: Pod) -> bool:
     """Whether the pod's worker runs now."""
+    return "running" in _worker(pod)
+
+
+def _worker(pod: Pod) -> Mapping[str, Any]:
+    """How the pod's worker is: running, terminated or waiting."""
     containers = (pod.get("status") or {}).get("containerStatuses") or ()
-    return any(each.get("name") == names.WORKER and (each.get("state") or {}).get("running") for each in containers)
+    return next((each.get("state") or {} for each in containers if each.get("name") == names.WORKER), {})
 
 
 def metrics_port(pod: Pod) -> int | None:
@@ -114,16 +114,16 @@ def _changed(about: Mapping[str, Any]) -> float:
     return parse_rfc3339(max([*times, about["creationTimestamp"]]))
 
 
-async def find_pods(client: Client, namespace: str, job: str) -> list[Pod]:
-    """All pods of a job."""
-    return list((await client.list(PODS, namespace, label_selector=names.selector(names.labels(job)))).items)
+async def find_pods(client: Client, namespace: str, job: str, which: str = "") -> list[Pod]:
+    """All pods of a job; ``which``: a selector of those that are meant."""
+    selector = ",".join(filter(None, (names.selector(names.labels(job)), which)))
+    return list((await client.list(PODS, namespace, label_selector=selector)).items)
 
 
 MOST: Final = 100
-"""Logs that are read at once: each is a connection of its own."""
+"""Logs that are read at once: each by a request of its own."""
 LOOK_SECONDS: Final = 2.0
-"""Time between two checks for new pods."""
-LONGEST_LINE_BYTES: Final = 1 << 20
+"""Time between two looks for new lines and new pods."""
 
 Show = Callable[[Sequence[str], Iterable[tuple[str, str]]], None]
 
@@ -140,45 +140,21 @@ def chosen(pods: Iterable[Pod], who: str | None) -> dict[str, Pod]:
 async def show_last(client: Client, pods: Mapping[str, Pod], tail: int, show: Show) -> None:
     """The last ``tail`` lines of each, member by member. Raises `TooMany`."""
     _check(pods)
-    texts = await asyncio.gather(*(_last(client, pod, tail) for pod in pods.values()))
+    texts = await asyncio.gather(*(_read(client, pod, {"tailLines": tail}) for pod in pods.values()))
     show(tuple(pods), ((name, line) for name, lines in zip(pods, texts, strict=True) for line in lines))
 
 
 async def follow(look: Callable[[], AsyncIterator[Mapping[str, Pod]]], client: Client, tail: int, show: Show) -> None:
-    """Show the last lines of each pod that ``look`` brings, now and later, and go on with each; never ends by itself."""
-    lines: asyncio.Queue[tuple[str, str]] = asyncio.Queue(10_000)
-    seen: dict[str, str] = {}  # uid -> member
-    streams: dict[str, asyncio.Task[None]] = {}
-
-    async def watch_pods() -> None:
-        async for pods in look():
-            _check({name: pod for name, pod in pods.items() if runs(pod)})
-            for name, pod in pods.items():
-                uid = pod["metadata"]["uid"]
-                reading = uid in streams and not streams[uid].done()
-                if reading or not _started(pod) or (uid in seen and not runs(pod)):
-                    continue
-                from_here = 0 if uid in seen else tail  # one that was cut goes on with what is new
-                seen[uid] = name
-                streams[uid] = asyncio.ensure_future(_read(client, name, pod, from_here, lines))
-
-    watching = asyncio.ensure_future(watch_pods())
-    try:
-        while True:
-            coming = asyncio.ensure_future(lines.get())
-            await asyncio.wait({coming, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                coming.cancel()
-                watching.result()
-                return
-            found = [coming.result()]
-            while not lines.empty():
-                found.append(lines.get_nowait())
-            show(tuple(dict.fromkeys(seen.values())), found)
-    finally:
-        for task in (watching, *streams.values()):
-            task.cancel()
-        await asyncio.gather(watching, *streams.values(), return_exceptions=True)
+    """Show the last lines of each pod that ``look`` brings, now and later, and whatever comes; never ends by itself."""
+    newest: dict[str, str] = {}  # uid -> the time of the last line that was shown
+    ended: set[str] = set()
+    async for pods in look():
+        _check({name: pod for name, pod in pods.items() if runs(pod)})
+        asked = {name: pod for name, pod in pods.items() if pod["metadata"]["uid"] not in ended}
+        texts = await asyncio.gather(*(_new(client, pod, tail, newest) for pod in asked.values()))
+        show(tuple(pods), [(name, line) for name, lines in zip(asked, texts, strict=True) for line in lines or ()])
+        read = [pod for pod, lines in zip(asked.values(), texts, strict=True) if lines is not None]
+        ended |= {pod["metadata"]["uid"] for pod in read if "terminated" in _worker(pod)}
 
 
 def _check(pods: Mapping[str, Pod]) -> None:
@@ -186,47 +162,34 @@ def _check(pods: Mapping[str, Pod]) -> None:
         raise TooMany(f"{len(pods)} logs at once; at most {MOST} are read: name a role or one member")
 
 
-async def _last(client: Client, pod: Pod, tail: int) -> list[str]:
-    if not _started(pod):
+async def _new(client: Client, pod: Pod, tail: int, newest: dict[str, str]) -> list[str] | None:
+    """What a pod has written since the time that ``newest`` has of it; of one that it does not have the last ``tail`` lines. None
+    where the API server has no time."""
+    uid = pod["metadata"]["uid"]
+    since = newest.get(uid)
+    where = {"tailLines": max(1, tail)} if since is None else {"sinceTime": since} if since else {}
+    try:
+        lines = [line.partition(" ") for line in await _read(client, pod, {"timestamps": "true", **where})]
+    except Unavailable:
+        return None
+    found = [(at, text) for at, _, text in lines if at > (since or "")]
+    newest[uid] = found[-1][0] if found else since or ""
+    return [text for _, text in found[max(0, len(found) - tail) if since is None else 0 :]]
+
+
+async def _read(client: Client, pod: Pod, query: Mapping[str, str | int]) -> list[str]:
+    """Lines of a pod's log; none before its worker runs."""
+    if not _worker(pod).keys() & {"running", "terminated"}:
         return []
     about = pod["metadata"]
+    query = {"container": names.WORKER, **query}
     try:
         async with (
             asyncio.timeout(30.0),
-            client.log(
-                about["namespace"], about["name"], {"container": names.WORKER, "tailLines": tail}, silence_seconds=30.0
-            ) as content,
+            client.log(about["namespace"], about["name"], query, silence_seconds=30.0) as content,
         ):
             return (await content.read()).decode(errors="replace").splitlines()
     except (NotFound, Invalid):  # it has gone meanwhile, or its container is being made
         return []
     except TimeoutError:
         raise Unavailable(f"the log of {about['name']} has not come within 30 s") from None
-
-
-async def _read(client: Client, name: str, pod: Pod, tail: int, lines: asyncio.Queue[tuple[str, str]]) -> None:
-    """Put every line of one pod into the queue until its container ends. One that is cut is begun anew by the next look."""
-    about, rest = pod["metadata"], b""
-    query: dict[str, str | int] = {"container": names.WORKER, "tailLines": tail, "follow": "true"}
-    try:
-        async with client.log(about["namespace"], about["name"], query) as content:
-            async for piece in content.iter_any():
-                *whole, rest = (rest + piece).split(b"\n")
-                for line in whole:
-                    await lines.put((name, line.decode(errors="replace")))
-                if len(rest) > LONGEST_LINE_BYTES:
-                    await lines.put((name, rest.decode(errors="replace")))
-                    rest = b""
-        if rest:
-            await lines.put((name, rest.decode(errors="replace")))
-    except (NotFound, Invalid, Unavailable):
-        return
-    except ApiError as problem:
-        await lines.put((name, f"[its log can't be read: {problem}]"))
-
-
-def _started(pod: Pod) -> bool:
-    """Whether its worker runs or has run."""
-    containers = (pod.get("status") or {}).get("containerStatuses") or ()
-    states = [each.get("state") or {} for each in containers if each.get("name") == names.WORKER]
-    return any(state.get("running") or state.get("terminated") for state in states)

@@ -15,7 +15,7 @@ from rljob_operator.experiments.journal import JournalProblem, replayed
 from rljob_operator.experiments.state import ExperimentState, Mismatch, RunState
 from rljob_operator.experiments.summary import best_in_words, fresh_verdict, in_words, rows, summary
 from rljob_operator.local import experiment_runs
-from rljob_operator.local.experiment_folder import ExperimentFolder
+from rljob_operator.local.experiment_runs import ExperimentFolder
 
 from tests.support.experiment_world import CASES, HALVING, MEDIAN, World, document, learning, lived, spread
 

@@ -12,7 +12,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.experiments.journal import replayed
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, QuotaExceeded
 from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLEXPERIMENTS, RLJOBS, VOLUME_CLAIMS, Resource
-from rljob_operator.kube.experiment import journal
+from rljob_operator.kube.experiment import reconcile
 from rljob_operator.kube.render import others as render
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod as pod_of
@@ -441,7 +441,7 @@ def lost(world: World, part: str, said: str) -> dict[str, Any]:
 
 
 def test_a_journal_that_was_tampered_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "PART_BYTES", 300)
+    monkeypatch.setattr(reconcile, "PART_BYTES", 300)
     world = World(document(5, parallelism=5), spread)
     world.turns(18)
     sizes = [len(each["data"]["journal.jsonl"]) for each in world.of(CONFIG_MAPS).values()]

@@ -9,12 +9,10 @@ import pytest
 from rljob.api import ManifestError
 from rljob.api.experiment_check import parse_experiment
 from rljob.api.load import read_document
-from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.decide import decide, require_sampler
 from rljob_operator.experiments.driver import Driver
-from rljob_operator.experiments.suggestions import require_sampler
 from rljob_operator.local import experiment_runs
-from rljob_operator.local.experiment_folder import ExperimentFolder, doing
-from rljob_operator.local.experiment_runs import Runs
+from rljob_operator.local.experiment_runs import ExperimentFolder, Runs, doing
 from rljob_operator.local.run_folder import ControllerLock, RunFolderProblem, write_json
 from rljob_operator.local.spec_store import SpecStore
 
@@ -179,7 +177,7 @@ def test_a_journals_last_line_that_was_cut_off_is_dropped_and_the_rest_gone_on_w
 def test_suggestions_without_optuna_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = {"algorithm.learningRate": {"uniform": {"min": 1e-4, "max": 1e-3}}}
     experiment = parse_experiment(document(20, search={"tpe": {"trials": 20}, "parameters": parameters}))
-    found = "rljob_operator.experiments.suggestions.find_spec"
+    found = "rljob_operator.experiments.decide.find_spec"
     monkeypatch.setattr(found, lambda name: None)
     said = r"spec.search.tpe: needs Optuna.*pip install 'rljob\[optuna\]'; random does without"
     with pytest.raises(ManifestError, match=said):

@@ -129,7 +129,7 @@ def test_what_was_suggested_stands_as_it_was_written_and_is_not_made_again(monke
     at = next(i for i, text in enumerate(lines) if b'"by":' in text)
     entry = json.loads(lines[at])
     other = {**entry, "by": "Optuna 0.1", "set": {**entry["set"], RATE: 0.00123}}
-    monkeypatch.setattr("rljob_operator.experiments.suggestions.import_module", lambda name: 1 / 0)
+    monkeypatch.setattr("rljob_operator.experiments.decide.import_module", lambda name: 1 / 0)
     assert replayed([*lines[:at], line(other)]).known.settings(entry["trial"])[RATE] == 0.00123
     for wrong in (
         {**other, "rawFrames": 1},

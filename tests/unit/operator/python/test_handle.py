@@ -19,8 +19,7 @@ from rljob.api.conditions import Reason
 from rljob.api.document import parse_document
 from rljob.api.problems import ABSENT
 from rljob.api.status import Condition, RLJobStatus
-from rljob_operator.local.job_view import StatusFile
-from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, ControllerLock, prepare
+from rljob_operator.local.run_folder import CONTROLLER_LOG, JOB_FILE, STATUS_FILE, ControllerLock, prepare, write_json
 from rljob_operator.python.handle import Metrics
 from rljob_operator.python.start import as_written
 
@@ -53,7 +52,7 @@ def write(folder: Path, type: str, reason: str, message: str) -> None:
         Condition(type="Ready", status="False", reason=reason, message=message, last_transition_time=1.0),
         Condition(type=type, status="True", reason=reason, message=message, last_transition_time=1.0),
     ]
-    StatusFile(folder).write(RLJobStatus(start_time=1.0, conditions=conditions), at_once=True)
+    write_json(folder / STATUS_FILE, RLJobStatus(start_time=1.0, conditions=conditions).document())
 
 
 def test_the_figures_are_columns_of_one_length(folder: Path, run: rljob.Run) -> None:

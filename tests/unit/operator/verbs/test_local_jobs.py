@@ -74,8 +74,8 @@ def test_names_that_are_near(name: str, there: list[str], elsewhere: list[str], 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("actor-3", "actor-3: there is no log of it in runs/x; there are: learner"),
-        ("lerner", "lerner: no such role or member in runs/x; "),
+        ("actor-3", "actor-3: no role or member of this name has a log in runs/x; there are: learner"),
+        ("lerner", "lerner: no role or member of this name has a log in runs/x; "),
     ],
 )
 def test_a_role_that_has_not_begun_is_no_mistake(name: str, said: str) -> None:
