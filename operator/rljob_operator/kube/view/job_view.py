@@ -172,7 +172,8 @@ async def _new(client: Client, pod: Pod, tail: int, newest: dict[str, str]) -> l
         lines = [line.partition(" ") for line in await _read(client, pod, {"timestamps": "true", **where})]
     except Unavailable:
         return None
-    found = [(at, text) for at, _, text in lines if at > (since or "")]
+    # A kubelet that can't read on says so in a line without a time.
+    found = [(at, text) for at, _, text in lines if at[:1].isdigit() and at > (since or "")]
     newest[uid] = found[-1][0] if found else since or ""
     return [text for _, text in found[max(0, len(found) - tail) if since is None else 0 :]]
 

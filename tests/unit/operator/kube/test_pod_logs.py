@@ -98,7 +98,8 @@ async def test_following_asks_for_what_is_new_and_takes_in_new_pods() -> None:
         if len(asked) == 3:
             return await refuses(503, "ServiceUnavailable")(request)
         lines = [f"2026-11-23T11:00:00.{number:09}Z {line}\n" for number, line in enumerate(logs[name])]
-        return web.Response(text="".join(lines[-int(request.query.get("tailLines", 3)) :]))
+        said = "".join(lines[-int(request.query.get("tailLines", 3)) :])
+        return web.Response(text=f"{said}unable to retrieve container logs\n")
 
     async def looks() -> AsyncIterator[Mapping[str, Any]]:
         yield chosen([pod("learner")], None)
