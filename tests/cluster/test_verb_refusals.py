@@ -21,7 +21,7 @@ def test_edits_that_break_a_rule_are_refused_in_the_rules_words(user: User) -> N
     user.has("pong")
     before = user.stored("pong")
     assert "spec.actors.replicas" in user.refused(2, "scale", "pong", "0")
-    assert "the number of actors is missing" in user.refused(2, "scale", "pong")
+    assert "allowed: a run or job, and the number of actors" in user.refused(2, "scale", "pong")
     assert user.stored("pong") == before
 
 

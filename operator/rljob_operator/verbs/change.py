@@ -254,13 +254,11 @@ def _tell(job: Job, what: str) -> None:
 def _job_and_number(jobs: Jobs, words: Sequence[str]) -> tuple[Job, int]:
     """``scale JOB N`` or ``scale N``. Raises UsageError."""
     *named, number = words
-    if len(named) > 1:
+    if len(named) > 1 or not (number.isascii() and number.isdecimal()):
+        example = shlex.join(["rljob", "scale", words[0], "2"])
         raise UsageError(
-            f"scale {' '.join(words)}: allowed: a run and a number of actors, such as `rljob scale {words[0]} 2`"
+            f"scale {' '.join(words)}: allowed: a run or job, and the number of actors; such as `{example}`"
         )
-    if not (number.isascii() and number.isdecimal()):
-        example = shlex.join(["rljob", "scale", *(named or [number]), "2"])
-        raise UsageError(f"scale {' '.join(words)}: the number of actors is missing at the end; such as `{example}`")
     return jobs.chosen(named[0] if named else None), int(number)
 
 

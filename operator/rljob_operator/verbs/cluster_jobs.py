@@ -18,6 +18,7 @@ from rljob.api.status_model import rfc3339
 from rljob.archive import ENTRY, Archive
 from rljob.errors import CommandRefused, UsageError
 
+from rljob_operator.core.context import some
 from rljob_operator.core.desired import STOP_ANNOTATION
 from rljob_operator.core.member import Role
 from rljob_operator.experiments.journal import JournalProblem
@@ -40,7 +41,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, policy_pod
 from rljob_operator.local.experiment_runs import became
 from rljob_operator.polls.reach import TIMEOUT_SECONDS as POLL_TIMEOUT_SECONDS, Reach, statuses
-from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, listed, no_log, not_there, wait_for
+from rljob_operator.verbs.jobs import Listing, Place, ShowLines, in_words, no_log, not_there, wait_for
 from rljob_operator.view.job_view import JobView
 
 FIELD_MANAGER: Final = "rljob"
@@ -98,7 +99,7 @@ class ClusterJobs:
         if name is None:
             here = self._names()
             if len(here) != 1:
-                known = f"there are: {listed(here)}" if here else "there is none"
+                known = f"there are: {some(here, 8)}" if here else "there is none"
                 raise UsageError(f"name the job that is meant; in namespace {self.namespace} {known}")
             name = here[0]
         job = self.named(name)

@@ -105,7 +105,9 @@ def _as_file(source: str, form: Format, to: Path | None) -> None:
     from rljob.policy.trained import load
 
     policy = load(source)
-    written = write(policy, form, to or _folder_of_run(source))
+    if to is None and not (Path(source) / "job.yaml").is_file():
+        raise UsageError(f"--to: {source} is no run folder to write export/ to; name the folder to write to")
+    written = write(policy, form, to or Path(source) / "export")
     typer.echo(
         f"{written.file}: {form}, {written.file.stat().st_size / 1024:,.0f} KiB, of {policy.algorithm} on "
         f"{policy.environment_id}: {policy.seen_and_chosen}"
@@ -115,12 +117,6 @@ def _as_file(source: str, form: Format, to: Path | None) -> None:
         f"checked: the same action for each of {written.compared} observations ({written.origin}); "
         f"preferences differ by {written.difference:.2g} at most"
     )
-
-
-def _folder_of_run(source: str) -> Path:
-    if not (Path(source) / "job.yaml").is_file():
-        raise UsageError(f"--to: {source} is no run folder to write export/ to; name the folder to write to")
-    return Path(source) / "export"
 
 
 def into(folder: Path, fetch: Callable[[BinaryIO], None]) -> int:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeVar
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NO_PERMISSION, EXIT_UNAVAILABLE
 from rljob.errors import CommandRefused, UsageError
 
+from rljob_operator.core.context import some
 from rljob_operator.experiments.state import ExperimentState
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, Invalid, LacksRight, NotFound, Unauthorized
 from rljob_operator.polls.reach import Reach
@@ -137,21 +138,13 @@ def not_there(name: str, namespace: str, here: Sequence[str], elsewhere: Sequenc
     if near:
         return UsageError(f"{said}; did you mean {' or '.join(near)}?")
     if here:
-        return UsageError(f"{said}; there are: {listed(here)}")
+        return UsageError(f"{said}; there are: {some(here, 8)}")
     return UsageError(f"{said}, nor any other")
 
 
 def no_log(who: str, place: str, there: Sequence[str]) -> UsageError:
     """For a role or member without a log; it may have none yet."""
-    return UsageError(
-        f"{who}: no role or member of this name has a log in {place}; there are: {listed(there, most=20)}"
-    )
-
-
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """A few names, and how many more there are."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+    return UsageError(f"{who}: no role or member of this name has a log in {place}; there are: {some(there, 20)}")
 
 
 POLL_SECONDS: Final = 0.2

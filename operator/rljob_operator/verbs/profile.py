@@ -15,8 +15,9 @@ from rljob.command_errors import one_line_errors
 from rljob.errors import CommandRefused, UsageError
 from rljob.strict_json import dumps
 
+from rljob_operator.core.context import some
 from rljob_operator.polls.reach import NoAnswer, Reach
-from rljob_operator.verbs.jobs import Place, listed
+from rljob_operator.verbs.jobs import Place
 from rljob_operator.verbs.options import (
     ContextOption,
     JobArgument,
@@ -257,10 +258,10 @@ def profile(
             names = sorted(urls, key=lambda name: (not name.startswith("learner"), len(name), name))
             meant = {name: urls[name] for name in names if who in (None, name, name.partition("-")[0])}
             if not meant:
-                there = f"there are: {listed(names, most=20)}" if urls else "nothing runs"
+                there = f"there are: {some(names, 20)}" if urls else "nothing runs"
                 raise UsageError(f"{chosen.place}: no {who or 'process'} to profile; {there}")
             folder.mkdir(parents=True)
-            typer.echo(f"{chosen.place}: profiling {listed(list(meant))} for {seconds} s", err=True)
+            typer.echo(f"{chosen.place}: profiling {some(meant, 8)} for {seconds} s", err=True)
             found.update({name: MemberProfile(name) for name in meant})
             await asyncio.gather(*(_sample(reach, url, found[name], seconds) for name, url in meant.items()))
 

@@ -15,13 +15,13 @@ from rljob.files import replace
 from rljob.strict_json import dumps
 from rljob.telemetry.report import REPORT_FILE, write_report
 
+from rljob_operator.core.context import some
 from rljob_operator.kube.apiserver.resources import PODS, Object
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view.policy_pod import NoPolicy, fetch_recording, noted
 from rljob_operator.local.run_folder import EFFECTIVE_FILE, OUTCOME_FILE, RUNS, STATUS_FILE
 from rljob_operator.verbs.cluster_jobs import ClusterJobs
 from rljob_operator.verbs.experiment_page import write_experiment_report
-from rljob_operator.verbs.jobs import listed
 
 
 def write_recorded(jobs: ClusterJobs, name: str, which: str, say: Callable[[str], None]) -> list[Path]:
@@ -76,7 +76,7 @@ def _nothing(jobs: ClusterJobs, name: str) -> UsageError:
 
 
 def _listed(lives: Iterable[Object]) -> str:
-    return listed([f"{each['created']} (uid {each['of']})" for each in lives])
+    return some((f"{each['created']} (uid {each['of']})" for each in lives), 8)
 
 
 def _fetched(jobs: ClusterJobs, note: Object, folder: Path, say: Callable[[str], None]) -> Path:

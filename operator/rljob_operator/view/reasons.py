@@ -78,7 +78,8 @@ def is_odd(condition: Condition) -> bool:
 def _state(run: JobView) -> str:
     """What its state means: of a job in general, of an experiment in its own words, unless they come further below."""
     if not is_experiment(run.document):
-        return _meaning("Ready", run.status.state)
+        found = (entry.meaning for entry in CATALOGUE if (entry.type, entry.reason) == ("Ready", run.status.state))
+        return _tail(next(found, ""))
     ready = run.status.condition("Ready")
     return _tail(ready.message) if ready is not None and ready.status == "True" and not run.status.finished else ""
 
@@ -148,8 +149,3 @@ def _scaling(run: JobView) -> list[str]:
 
 def _tail(message: str) -> str:
     return f": {message}" if message else ""
-
-
-def _meaning(type: str, reason: str) -> str:
-    found = next((entry.meaning for entry in CATALOGUE if entry.type == type and entry.reason == reason), "")
-    return f": {found}" if found else ""
