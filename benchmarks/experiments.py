@@ -26,10 +26,9 @@ from typing import Any
 
 import psutil
 from rljob.api.experiment_check import parse_experiment
-from rljob_operator.experiments.decide import decide
+from rljob_operator.experiments.decide import chosen, decide
 from rljob_operator.experiments.journal import replayed
 from rljob_operator.experiments.state import ExperimentState
-from rljob_operator.experiments.decide import chosen
 from rljob_operator.local.experiment_runs import JOURNAL_FILE, ExperimentFolder
 from rljob_operator.verbs.experiment_page import write_experiment_report
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import trustme
 from kubernetes.aio.client.configuration import Configuration
-from rljob.api.generate import files
+from rljob.api.generate import __main__ as files
 from rljob.replay.embedded_redis import with_parent_death_signal
 from rljob_operator.kube.apiserver.access import Access, load_access
 from rljob_operator.kube.apiserver.client import Client

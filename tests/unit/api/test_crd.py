@@ -10,13 +10,13 @@ from typing import Any, Literal, get_args, get_origin
 import cel
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, PlainSerializer
 from rljob.api.experiment import RLExperimentStatus
 from rljob.api.fields import unwrapped
 from rljob.api.generate.__main__ import CRD_FILE, EXPERIMENT_CRD_FILE, generated
 from rljob.api.generate.crd import definition, experiment_definition
 from rljob.api.status import RLJobStatus
-from rljob.api.status_model import StatusModel, TimestampText
+from rljob.api.status_model import StatusModel
 from rljob.api.types import DecimalText
 
 from tests.support import api_server
@@ -189,7 +189,7 @@ def filled(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def some(annotation: Any, metadata: list[Any]) -> Any:
-    if any(isinstance(item, TimestampText) for item in metadata):
+    if any(isinstance(item, PlainSerializer) for item in metadata):
         return "2026-11-21T16:05:00.250Z"
     if any(isinstance(item, DecimalText) for item in metadata):
         return "18.4"
