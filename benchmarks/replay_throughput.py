@@ -153,7 +153,7 @@ def chi_square(target: ReplayTable, batches: int = 400) -> float:
     """Pearson's statistic over degrees of freedom for sampled frequencies in 256 bins of slots; 1 is expected, less
     when sampling is stratified."""
     rng = np.random.default_rng(3)
-    leaves = target.selector.weights(0, target.slots.capacity_steps)
+    leaves = target.selector.tree.leaves[: target.slots.capacity_steps]
     edges = np.linspace(0, len(leaves), 257).astype(int)
     share = np.add.reduceat(leaves, edges[:-1]) / leaves.sum()
     counts = np.zeros(256)

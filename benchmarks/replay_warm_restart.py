@@ -12,7 +12,7 @@ import time
 import uuid
 from pathlib import Path
 
-from rljob.replay.chunk_log import ChunkLog, Commit, LogEntry, LoggedChunk, LogState
+from rljob.replay.chunk_log import ChunkLog, Commit, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.embedded_redis import EmbeddedRedis
 from rljob.replay.limiter import LimiterConfig
@@ -37,7 +37,7 @@ def main() -> None:
         started = time.perf_counter()
         for first in range(0, source.head, 64):
             stored = [source.chunk(i) for i in range(first, min(first + 64, source.head))]
-            log.commit(Commit([LoggedChunk(LogEntry(c.generation, c.slot, c.steps), c.raw) for c in stored]))
+            log.commit(Commit([(c.generation, c.raw) for c in stored]))
         report("replay_log_write", transitions_per_second=source.items / (time.perf_counter() - started))
         state = LogState({"inserted": source.items, "next_generation": source.next_generation}, {})
         log.commit(Commit(state=state, weights=pack_weights(source)))

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rljob.learner.device import why_no_cuda
-from rljob.learner.gpu import Gpu
+from rljob.learner.device import Gpu, why_no_cuda
 
 from benchmarks.common import machine
 

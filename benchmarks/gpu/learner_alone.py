@@ -19,7 +19,7 @@ from rljob.algorithms.compute import Arithmetic, Compute, let_round_to_tf32, nat
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec
-from rljob.learner.optim.captured_update import cuda_graph
+from rljob.learner.optim.on_device import cuda_graph
 from rljob.learner.optim.update_trial import captured_and_checked
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from torch.utils.flop_counter import FlopCounterMode

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import torch
 from rljob.algorithms.compute import Compute
-from rljob.learner.gpu import Gpu
+from rljob.learner.device import Gpu
 
 from benchmarks.gpu.bench import begin, options
 from benchmarks.gpu.learner_alone import batch_of, learner, learners

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from rljob.learner.optim.captured_update import WARM_UPS, Learned
+from rljob.learner.optim.on_device import WARM_UPS, Learned
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device here")
 

@@ -33,6 +33,6 @@ def assert_log_equals_table(service: Any, admin: Any) -> None:
     """Index, chunks and table come to be the same, so nothing is left behind that will never be removed."""
 
     def sizes() -> tuple[int, int, int]:
-        return admin.hlen(LOG), len(admin.keys(CHUNKS)), len(service.table)
+        return admin.scard(LOG), len(admin.keys(CHUNKS)), len(service.table)
 
     eventually(lambda: service.status.redis.lag_chunks == 0 and len(set(sizes())) == 1, sizes)

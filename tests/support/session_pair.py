@@ -114,7 +114,9 @@ class ScriptedShard:
             else:
                 self.server.send(peer, Message("pulse", {"service": self.service, "known": False}, {}))
         elif message.kind in ("heartbeat", "alive"):
-            self.server.send(peer, Message("pulse", {"service": self.service, "known": self.ledger.knows(peer)}, {}))
+            self.server.send(
+                peer, Message("pulse", {"service": self.service, "known": (peer in self.ledger._sessions)}, {})
+            )
 
     def _credits(self, peer: bytes) -> int:
         credits = self.ledger.grantable(peer) if self.grant else 0
@@ -128,5 +130,5 @@ class ScriptedShard:
     def grant_now(self) -> None:
         """The limiter lets go: hand every peer its credits."""
         self.grant = True
-        for peer in self.ledger.peers():
+        for peer in tuple(self.ledger._sessions):
             self.server.send(peer, Message("credit", self._asked(peer), {}))

@@ -35,7 +35,7 @@ def test_shards_are_drawn_from_as_one_table(sockets: Path) -> None:
     with filled(sockets, 8) as (sharded, weights):
         expected = weights / weights.sum()
         drawn = np.zeros(len(weights), np.int64)
-        eventually(lambda: sharded.client.subscribed, "subscriptions")
+        eventually(lambda: all(session.subscribed for session in sharded.client._sessions), "subscriptions")
         time.sleep(1.5)  # every shard has said what it holds
         for number, batch in enumerate(sharded.batches(600)):
             if number < 8:  # asked for when not all shards were known
@@ -66,7 +66,7 @@ def test_every_shard_is_given_and_gives_its_part(
     sockets: Path, count: int, actor_pause: float, learner_pause: float
 ) -> None:
     with Sharded(sockets, count, actors=2, pause_seconds=actor_pause) as sharded:
-        eventually(lambda: sharded.client.subscribed, "subscriptions")
+        eventually(lambda: all(session.subscribed for session in sharded.client._sessions), "subscriptions")
         sharded.learn(20 * count, learner_pause)
         before = sharded.inserted()
         rows = sharded.learn(40 * count, learner_pause)
@@ -74,7 +74,7 @@ def test_every_shard_is_given_and_gives_its_part(
         assert inserted.min() > 0.7 * inserted.mean(), f"no shard freezes: {inserted.tolist()}"
         assert inserted.max() < 1.3 * inserted.mean(), f"none takes everything: {inserted.tolist()}"
         assert set(rows) == set(range(count))
-        masses = np.array([shard.service.table.selector.priority_total for shard in sharded.shards])
+        masses = np.array([shard.service.table.selector.tree.total for shard in sharded.shards])
         shares = np.array([rows[index] for index in range(count)]) / sum(rows.values())
         np.testing.assert_allclose(shares, masses / masses.sum(), rtol=0.5)
         eventually(lambda: listed(sharded) == ["actor-0", "actor-1"], "each actor is listed by one shard")

@@ -32,7 +32,7 @@ def test_a_learner_that_was_superseded_is_refused(server: Any) -> None:
         assert old.subscribe("old").kind == "subscribed"
         batch = old.sample()
         assert new.subscribe("new").fields["epoch"] == 2
-        before = service.table.selector.priority_total
+        before = service.table.selector.tree.total
         drawn = drawn_of(batch.columns["rows"]).copy()
         drawn["value"] = 1e6
         asked = sample(3)
@@ -45,7 +45,7 @@ def test_a_learner_that_was_superseded_is_refused(server: Any) -> None:
             "refused", "a learner of epoch 2 has begun after this one, of epoch 1",
         )  # fmt: skip
         assert new.sample().kind == "batch", "the one before took nothing from it"
-        assert service.table.selector.priority_total == before
+        assert service.table.selector.tree.total == before
         stats = new.stats()
         assert (stats["epoch"], stats["rejected_total"]["superseded"]) == (2, 1)
         assert Actor(service.ingest_endpoint, "actor-1").welcomed()["epoch"] == 2
@@ -125,7 +125,7 @@ def test_a_request_may_cost_more_or_less_than_it_draws() -> None:
         for request, draws in enumerate([[(0, 16)], [(16, 0)], [(2, 5), (3, 6)]]):
             batch = learner.ask(sample(request, *draws), "batch")
             assert (batch.fields["parts"], len(batch.columns["rows"])) == (len(draws), sum(count for count, _ in draws))
-            assert batch.fields["mass"] == pytest.approx(service.table.selector.priority_total)
+            assert batch.fields["mass"] == pytest.approx(service.table.selector.tree.total)
         assert service.table.limiter.sampled == 27
         assert batch.fields["error"] == service.table.limiter.error == 4.0 * 30 - 27 - 80
         for draws in ((16, 10_000), (100_000, 0)):
@@ -207,7 +207,7 @@ def test_a_mirror_has_what_every_batch_names() -> None:
 
 def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 20
-    monkeypatch.setattr("rljob.ingest.sessions.MOST_ACTORS", most)
+    monkeypatch.setattr("rljob.ingest.table.MOST_ACTORS", most)
     settings = config(redis=str(server.socket))
 
     def remembered(service: Any) -> list[int]:

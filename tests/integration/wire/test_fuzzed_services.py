@@ -85,7 +85,7 @@ def damaged(went_off: Path, any_seed: Callable[[int], int]) -> list[list[bytes]]
 def storm(server: Server, damaged: list[list[bytes]], work: Callable[[], None]) -> None:
     """Send everything to ``server`` as fast as it is taken, ``work`` in between, and check what was counted."""
     work()
-    before, malformed = server.received_total, server.malformed_total
+    before, malformed = server.received_total, server.malformed.total()
     with Client(server.endpoint, high_water_mark=1000) as fuzzer:
         for case, parts in enumerate(damaged):
             eventually(lambda p=parts: fuzzer.send(p), "it takes no more")
@@ -93,7 +93,7 @@ def storm(server: Server, damaged: list[list[bytes]], work: Callable[[], None]) 
                 work()
         eventually(lambda: server.received_total - before >= len(damaged), "not everything was received")
         # Many a mutant is a message, if not one that this service takes.
-        eventually(lambda: server.malformed_total - malformed > 0.6 * len(damaged), str(server.malformed))
+        eventually(lambda: server.malformed.total() - malformed > 0.6 * len(damaged), str(server.malformed))
         work()
     assert server.malformed.keys() >= {"header", "parts", "size", "checksum"}, server.malformed
     # A burst for each peer and then one a second: no server is made to answer nonsense as fast as it comes.
@@ -217,7 +217,8 @@ def test_thousands_of_made_up_actors_do_not_make_the_status_too_large() -> None:
     for number in range(3000):
         name = f"{number:02x}"[:2] + long + str(number)
         roster.joined(name, long, 0, float(number), known=False)
-        roster.actors[name].state = long
+        record = roster.actors[name]
+        record.status = replace(record.status, state=long)
     assert len(roster.actors) == 2048
     document = [record.as_status(3000.0).to_document() for record in roster.actors.values()]
     assert len(json.dumps(document)) < KINDS["stats"].columns["json"].max_bytes

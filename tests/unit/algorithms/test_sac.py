@@ -336,7 +336,7 @@ def test_each_group_is_clipped_by_itself_and_moves_at_its_own_rate() -> None:
     assert float(norm) == pytest.approx((3 * 100.0**2 + 2 * 9.0) ** 0.5)
     assert one.tolist() == pytest.approx([-1 / 3**0.5 / 1e3] * 3, rel=1e-4)
     assert two.tolist() == pytest.approx([-10 * 3.0 / (1e6 + 9.0) ** 0.5] * 2, rel=1e-4)
-    assert own.learning_rate == 1.0
+    assert own._optimizers[0].learning_rate == 1.0
 
 
 def test_a_loss_is_told_the_number_of_its_update_after_a_checkpoint_too(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from rljob.ingest.sessions import share_credits
-from rljob.ingest.table import LEASE_SECONDS, SlotLeases, spread
+from rljob.ingest.table import LEASE_SECONDS, SlotLeases, share_credits, spread
 
 ACTORS = tuple(f"actor-{i}" for i in range(6))
 PEERS = [b"a", b"b", b"c", b"d"]
@@ -50,11 +49,6 @@ def test_restored_leases_last_for_what_remained_of_them() -> None:
     # At 104 slots 1 and 2 are still held, slot 7 is of a larger job; the lease of actor-0 ran out at 105.
     turns = (("actor-2", "a", 104.0), ("actor-1", "b", 104.0), ("actor-3", "a", 106.0))
     assert [leases.take(*turn) for turn in turns] == [0, 1, 2]
-
-
-def test_there_must_be_a_slot() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        SlotLeases(0)
 
 
 @given(

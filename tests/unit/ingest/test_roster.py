@@ -56,11 +56,13 @@ def test_every_shard_counts_an_actor_and_its_home_alone_lists_it() -> None:
         )
         roster.alive(Message("alive", {"actor": "actor-0", "inc": "a", "steps": 30, "raw": 120}, {}), second)
     assert (roster.statuses(4.5), roster.steps_total, roster.raw_frames_total) == ((), 30, 120)
-    assert roster.lose(15.0, 300.0, 18.0) == [], "it has been seen since"
+    roster.lose(15.0, 300.0, 18.0)
+    assert roster.actors["actor-0"].status.state != "Lost", "it has been seen since"
     roster.heard(heartbeat(40), 18.0)
     (listed,) = roster.statuses(18.5)
     assert (listed.steps, listed.age_seconds, roster.steps_total) == (40, 0.5, 40)
-    assert roster.lose(15.0, 300.0, 40.0) == ["actor-0"]
+    roster.lose(15.0, 300.0, 40.0)
+    assert roster.actors["actor-0"].status.state == "Lost"
     assert [actor.state for actor in roster.statuses(40.0)] == ["Lost"]
     with pytest.raises(MalformedMessage):
         roster.alive(Message("alive", {"actor": "actor-0", "inc": "a", "steps": 1 << 60, "raw": 0}, {}), 41.0)
@@ -93,7 +95,8 @@ def test_heartbeats_of_other_incarnations_and_of_strangers_are_ignored(roster: R
     roster.heard(heartbeat(120, inc="a", state="Blocked"), 3.0)
     roster.left("actor-0", "a")
     record = roster.actors["actor-0"]
-    assert (record.incarnation, record.steps, record.state, record.seen_at) == ("b", 10, "Running", 2.0)
+    status = record.status
+    assert (status.incarnation, status.steps, status.state, record.seen_at) == ("b", 10, "Running", 2.0)
     assert roster.steps_total == 110
 
 
@@ -101,8 +104,10 @@ def test_an_incarnation_that_comes_back_is_not_counted_again() -> None:
     """One that was silent for so long that it was dropped."""
     roster = with_actor()
     roster.heard(heartbeat(105), 2.0)
-    assert (roster.lose(15.0, 300.0, 20.0), roster.actors["actor-0"].state) == (["actor-0"], "Lost")
-    assert (roster.lose(15.0, 300.0, 400.0), roster.actors) == ([], {})
+    roster.lose(15.0, 300.0, 20.0)
+    assert roster.actors["actor-0"].status.state == "Lost"
+    roster.lose(15.0, 300.0, 400.0)
+    assert not roster.actors
     roster.joined("actor-0", "a", 0, 500.0, known=True)
     roster.heard(heartbeat(125), 500.0)
     assert roster.steps_total == 125
@@ -113,10 +118,12 @@ def test_a_silent_actor_is_lost_once_and_a_finished_one_never(roster: Roster) ->
         roster.joined(actor, "a", 0, 0.0, known=False)
         roster.heard(heartbeat(1, actor), 0.0)
     roster.left("actor-1", "a")
-    assert [roster.lose(15.0, 300.0, now) for now in (10.0, 16.0, 17.0)] == [[], ["actor-0"], []]
-    assert [record.state for record in roster.actors.values()] == ["Lost", "Finished"]
+    for now, state in ((10.0, "Running"), (16.0, "Lost")):
+        roster.lose(15.0, 300.0, now)
+        assert roster.actors["actor-0"].status.state == state
+    assert [record.status.state for record in roster.actors.values()] == ["Lost", "Finished"]
     roster.heard(heartbeat(2, "actor-0"), 18.0)
-    assert roster.actors["actor-0"].state == "Running"
+    assert roster.actors["actor-0"].status.state == "Running"
 
 
 def games(actor: str, epsilons: list[float]) -> Message:
@@ -195,10 +202,10 @@ def test_totals_equal_what_was_played_whoever_comes_and_goes(turns: list[tuple[s
     for now, (actor, incarnation, steps) in enumerate(turns):
         total = played[actor, incarnation] = played.get((actor, incarnation), 0) + steps
         record = roster.actors.get(actor)
-        if record is None or record.incarnation != incarnation:
+        if record is None or record.status.incarnation != incarnation:
             roster.joined(actor, incarnation, 0, now, known=False)
         roster.heard(heartbeat(total, actor, incarnation), now)
-        assert roster.actors[actor].steps == total
+        assert roster.actors[actor].status.steps == total
         assert (roster.steps_total, roster.raw_frames_total) == (sum(played.values()), 4 * sum(played.values()))
 
 

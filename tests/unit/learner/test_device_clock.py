@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from rljob.learner.gpu import DeviceStageClock
+from rljob.learner.device import DeviceStageClock
 
 from tests.support.devices import needs_cuda
 

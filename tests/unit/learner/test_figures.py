@@ -11,7 +11,6 @@ from rljob.learner.figures import LAG_BATCHES, Figures
 from rljob.learner.shard_totals import (
     actors,
     episode_metrics,
-    least_state,
     limited,
     mean_length_steps,
     mean_return,
@@ -77,7 +76,7 @@ def test_shards_add_up() -> None:
     assert [actor.name for actor in actors(SHARDS)] == ["actor-0", "actor-1"]
     assert stage_totals(actor.stages for actor in actors(SHARDS)) == {"env": 4.0, "blocked": 4.0}
     assert mean_return(SHARDS) == (4.0, 3)
-    assert (steps_and_raw_frames([]), least_state([]), mean_return([])) == ((0, 0), "warming", (None, 0))
+    assert (steps_and_raw_frames([]), replay_summary([]).state, mean_return([])) == ((0, 0), "warming", (None, 0))
 
 
 def test_what_processes_take_is_added_up_by_role() -> None:

@@ -19,8 +19,7 @@ from rljob.experience import transition_layout
 from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner
-from rljob.learner.optim.half_precision import LossScale
-from rljob.learner.optim.readback import Readback
+from rljob.learner.optim.on_device import LossScale, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
 from rljob.learner.sources import LoopConfig, NonFiniteLoss
@@ -70,7 +69,9 @@ def ready(value: float) -> ReadyBatch:
     staging: Any = transition_buffers(LAYOUT, 16, 1, CPU).take()
     (batch,) = batches(1)
     poisoned = batch._replace(n_step_return=torch.full((16,), value))
-    return ReadyBatch(poisoned, (), np.zeros(16, DRAWN), np.zeros(16, np.int64), staging)
+    return ReadyBatch(
+        batch=poisoned, parts=(), drawn=np.zeros(16, DRAWN), policy_version=np.zeros(16, np.int64), staging=staging
+    )
 
 
 def learn(one: Learner, *values: float) -> None:

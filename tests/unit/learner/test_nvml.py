@@ -9,8 +9,8 @@ from typing import Any
 import pynvml
 import pytest
 import torch
-from rljob.learner import gpu as gpu_module
-from rljob.learner.gpu import FRESH_SECONDS, DriverFigures, Gpu, _driver_figures, nvml
+from rljob.learner import device as gpu_module
+from rljob.learner.device import FRESH_SECONDS, DriverFigures, Gpu, _driver_figures, nvml
 
 from tests.support.clock import Clock
 from tests.support.devices import needs_cuda

@@ -29,7 +29,7 @@ def shard(index: int, status: ShardStatus | None, *, subscribed: bool = True, qu
 def test_the_sentence_names_each_shard_and_what_it_holds_up() -> None:
     assert standstill(LONG, [shard(0, FULL), shard(1, HUNGRY)], BLOCKED) == (
         "the learner has waited more than 10 s for a batch while all 2 actors wait to insert: "
-        "replay-0 blocks inserts, +4,000 samples ahead of its ratio (errorBuffer 4,000) with 62 batches on offer; "
+        "replay-0 blocks inserts, +4,000 samples from its ratio (errorBuffer 4,000); "
         "replay-1 waits for inserts, -3,990 samples from its ratio (errorBuffer 4,000)"
     )
 

@@ -1,6 +1,6 @@
 """Environments: Gymnasium and Atari behind one vector interface with exact episode ends."""
 
-from rljob.envs.base import EnvironmentProblem, EpisodeRecord, StepResult, VectorEnvironment
+from rljob.envs.base import EnvironmentProblem, EpisodeRecord, Observation, StepResult, VectorEnvironment
 from rljob.envs.factory import (
     describe_both,
     describe_environment,
@@ -19,6 +19,7 @@ __all__ = [
     "EnvironmentSpec",
     "EpisodeRecord",
     "KeepsFailing",
+    "Observation",
     "RestartLimit",
     "StepResult",
     "VectorEnvironment",

@@ -44,20 +44,12 @@ class SegmentBuilder(ABC):
         incarnation: str,
         epoch: int,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"experience builder: num_envs is {num_envs}, it must be at least 1")
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"experience builder: gamma is {gamma}, it must lie in [0, 1]")
-        self.layout, self.num_envs = layout, num_envs
-        self.epoch = epoch
-        self.produced = 0
-        self.cut_steps = 0
-        self._gamma = gamma
-        self._life_loss_ends_episode = life_loss_ends_episode
+        self.layout, self.num_envs, self.epoch, self._gamma = layout, num_envs, epoch, gamma
+        self._life_loss_ends_episode, self._actor = life_loss_ends_episode, actor
+        self._incarnation = incarnation
+        self.produced = self.cut_steps = self._sequence = 0
         self._terminal_bits = TERMINATED | (LIFE_LOST if life_loss_ends_episode else 0)
         self._closing_bits = self._terminal_bits | TRUNCATED
-        self._actor, self._incarnation = actor, incarnation
-        self._sequence = 0
         self._started = False
 
         # One step adds at most a final frame and the S frames of a reset. Room for n + 2 such steps beyond a segment means

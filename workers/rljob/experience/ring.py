@@ -1,8 +1,7 @@
 """Slots of a table, the decoded segments in them, the gather that turns slot ids into batches, and the arrays of a batch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,13 +73,6 @@ def part_of(batch: Batch, rows: slice) -> dict[str, Array]:
 _LARGEST_SLOT_ID = 2**32
 
 
-class FrameStore(Protocol):
-    """Where frames are kept that are not in the ring's own memory, such as in a GPU's. A row is a frame."""
-
-    def write(self, row: int, frames: Array) -> None:
-        """Keep ``frames`` [P, *F*] in ``row`` and those after it. The array is the caller's again when this returns."""
-
-
 class Slots:
     """``capacity`` slots of one segment each, by what is needed to know whether a name still holds.
 
@@ -91,22 +83,16 @@ class Slots:
     """
 
     def __init__(self, layout: SegmentLayout, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError(f"{capacity} slots of segments, there must be at least 1")
         if capacity * layout.length > _LARGEST_SLOT_ID:
             raise ValueError(
                 f"{capacity} slots of segments of {layout.length} steps: slot ids hold at most {_LARGEST_SLOT_ID} "
                 "transitions; use more shards"
             )
-        self.layout = layout
-        self.capacity = capacity
+        self.layout, self.capacity = layout, capacity
+        self.capacity_steps = capacity * layout.length
+        """Slot ids: steps that there is room for when every segment is full."""
         self.generation: Array = np.zeros(capacity, np.uint32)
         self.length: Array = np.zeros(capacity, np.int32)
-
-    @property
-    def capacity_steps(self) -> int:
-        """Slot ids: steps that there is room for when every segment is full."""
-        return self.capacity * self.layout.length
 
     def fill(self, slot: int, generation: int, steps: int) -> None:
         """Record that a segment of ``steps`` steps now fills a slot.
@@ -141,12 +127,17 @@ class SegmentRing(Slots):
     """Slots with the decoded segments in them, every frame stored once, as the mirror of a table has them.
 
     Memory is reserved for full slots but touched only where segments were written, so that generous slots cost address
-    space, not resident memory. With a ``store`` the frames are kept there, in its rows from ``first_row`` on (``max_frames`` a
-    slot).
+    space, not resident memory. A ``store``, such as a GPU's memory, keeps the frames instead, in its rows from ``first_row`` on
+    (``max_frames`` a slot): it is given a row and the frames [P, *F*] to keep there and behind, an array that is the
+    caller's again when it returns.
     """
 
     def __init__(
-        self, layout: SegmentLayout, capacity: int, store: FrameStore | None = None, first_row: int = 0
+        self,
+        layout: SegmentLayout,
+        capacity: int,
+        store: Callable[[int, Array], None] | None = None,
+        first_row: int = 0,
     ) -> None:
         super().__init__(layout, capacity)
         self._store, self._first_row = store, first_row
@@ -176,7 +167,7 @@ class SegmentRing(Slots):
                 values = segment[column.name]
                 rows[row : row + len(values)] = values.reshape(len(values), -1)
         else:
-            self._store.write(row, segment[self.layout.observation[0].name])
+            self._store(row, segment[self.layout.observation[0].name])
         first = slot * self.layout.length
         span = slice(first, first + segment.steps)
         for name, rows in self._newest.items():
@@ -190,10 +181,7 @@ class SegmentRing(Slots):
         ring with a store, those of ``rows``.
 
         The caller vouches for the slots (see ``matches``): each names a stored transition.
-        Raises ``ValueError`` when ``out`` has another size.
         """
-        if len(out["policy_version"]) != len(slots):
-            raise ValueError(f"gather of {len(slots)} transitions into buffers for {len(out['policy_version'])}")
         ids: Array = slots.astype(np.intp)
         # mode="clip" lets numpy write into out directly; "raise" makes it buffer the whole result first.
         for name, values in self._columns.items():

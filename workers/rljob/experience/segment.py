@@ -188,7 +188,10 @@ class SegmentLayout:
                 )
         # Every step of an exact one may end an episode, and each episode brings the S frames of its first observation.
         of_ends = stack * (self.length + 1)
-        frames = of_ends if self.exact else stack - 1 + self.length + self.n_step + self.boundary_slack
+        # Of others two boundaries always fit, and about one every eight steps when a boundary costs a single frame. A stream with
+        # more of them closes its chunks early; it loses nothing but some compression.
+        slack = max(2 * stack, self.length // 8)
+        frames = of_ends if self.exact else stack - 1 + self.length + self.n_step + slack
         if frames > MAX_POSITION:
             raise ValueError(
                 f"{self.kind} layout: up to {frames} frames, positions hold at most {MAX_POSITION}; lower "
@@ -200,15 +203,6 @@ class SegmentLayout:
     def kind(self) -> str:
         """The kind of message that brings such a segment."""
         return "unroll" if self.exact else "chunk"
-
-    @property
-    def boundary_slack(self) -> int:
-        """Frames reserved for episode boundaries; each costs ``stack`` frames more than an ordinary step.
-
-        Two boundaries always fit, and about one every eight steps when a boundary costs a single frame. A stream with
-        more of them closes its chunks early; it loses nothing but some compression.
-        """
-        return max(2 * self.stack, self.length // 8)
 
     @property
     def compressed_columns(self) -> tuple[str, ...]:
@@ -253,6 +247,4 @@ def unroll_layout(
     leaves: tuple[str, ...] = (),
 ) -> SegmentLayout:
     """The layout of unrolls of exactly ``length`` steps; ``memory``: units of a recurrent state (H, 0 for none)."""
-    if memory < 0:
-        raise ValueError(f"unroll layout: memory is {memory}, it must be at least 0")
     return SegmentLayout(length, observation, 1, True, unroll_columns(actions, memory), leaves)

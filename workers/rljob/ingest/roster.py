@@ -2,15 +2,14 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rljob.ingest.shard_status import ActorStatus, Episode
-from rljob.wire import MalformedMessage, Message
-from rljob.wire.message import unpacked
+from rljob.wire import MalformedMessage, Message, unpacked
 
 EPISODES_SHOWN = 256
 _INCARNATIONS_REMEMBERED = 1024
@@ -29,42 +28,18 @@ _HANDOVER_SECONDS = 3.0
 
 @dataclass(slots=True)
 class ActorRecord:
-    """The last heartbeat of one actor, of ``reported_at``; counters are those of its current incarnation. One that has its home
-    elsewhere is only ``seen_at`` since."""
+    """What one actor says of its current incarnation in its last heartbeat, of ``reported_at``. One that has its home elsewhere
+    is only ``seen_at`` since, and has told its steps and frames. ``counted``: False where these were already counted before
+    this service started."""
 
-    name: str
-    incarnation: str
-    slot: int
+    status: ActorStatus
     seen_at: float
     reported_at: float
-    state: str = "Starting"
-    steps: int = 0
-    raw_frames: int = 0
-    produced: int = 0
-    steps_per_second: float = 0.0
-    policy_version: int = 0
-    blocked_seconds: float = 0.0
-    process: Mapping[str, float] = field(default_factory=dict)
-    counted: bool = True  # False: its counters were already counted before this service started
-    stages: dict[str, float] = field(default_factory=dict)
+    counted: bool = True
 
     def as_status(self, now: float) -> ActorStatus:
         """The entry in the service's status."""
-        return ActorStatus(
-            name=self.name,
-            slot=self.slot,
-            incarnation=self.incarnation,
-            state=self.state,
-            steps=self.steps,
-            raw_frames=self.raw_frames,
-            produced=self.produced,
-            steps_per_second=self.steps_per_second,
-            policy_version=self.policy_version,
-            stages=self.stages,  # replaced as a whole by each heartbeat
-            blocked_seconds=self.blocked_seconds,
-            process=self.process,
-            age_seconds=max(0.0, now - self.reported_at),
-        )
+        return replace(self.status, age_seconds=max(0.0, now - self.reported_at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +76,13 @@ class Roster:
         self.actors: dict[str, ActorRecord] = {}
         # Steps and raw frames already counted of incarnations that were replaced or dropped, newest last.
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}
-        self.steps_total = 0
-        self.raw_frames_total = 0
-        self.episodes_total = 0
+        self.steps_total = self.raw_frames_total = self.episodes_total = 0
         self.episodes: deque[Episode] = deque(maxlen=EPISODES_SHOWN)
 
     def counted(self) -> Counted:
         """What of whom is in the totals now."""
         present = {
-            (each.name, each.incarnation): (each.steps, each.raw_frames)
+            (each.status.name, each.status.incarnation): (each.status.steps, each.status.raw_frames)
             for each in self.actors.values()
             if each.counted
         }
@@ -127,19 +100,19 @@ class Roster:
         restarted, and the restored totals hold most of the steps that the actor will report again.
         """
         record = self.actors.get(actor)
-        if record is None or record.incarnation != incarnation:
+        if record is None or record.status.incarnation != incarnation:
             if record is not None:
                 self._remember(record)
             before = self._counted.pop((actor, incarnation), None)
-            self.actors[actor] = ActorRecord(
-                actor, incarnation, slot, now, now, counted=before is not None or not known
+            steps, raw_frames = before or (0, 0)
+            status = ActorStatus(
+                name=actor, incarnation=incarnation, slot=slot, state="Starting", steps=steps, raw_frames=raw_frames
             )
-            if before is not None:
-                self.actors[actor].steps, self.actors[actor].raw_frames = before
+            self.actors[actor] = ActorRecord(status, now, now, counted=before is not None or not known)
         else:
-            record.slot, record.seen_at = slot, now
+            record.status, record.seen_at = replace(record.status, slot=slot), now
         if len(self.actors) > MOST_ACTORS:  # names of actors that are gone, or names that a faulty client makes up
-            self._remember(self.actors.pop(min(self.actors.values(), key=lambda each: each.seen_at).name))
+            self._remember(self.actors.pop(min(self.actors.values(), key=lambda each: each.seen_at).status.name))
 
     def heard(self, message: Message, now: float) -> None:
         """Take over a heartbeat. One from another incarnation than the one that joined is ignored.
@@ -156,10 +129,16 @@ class Roster:
         if record is None:
             return
         record.reported_at = now
-        record.state, record.produced = fields["state"], fields["produced"]
-        record.steps_per_second, record.policy_version = fields["sps"], fields["pv"]
-        record.blocked_seconds, record.process = fields["blocked"], process
-        record.stages = dict(zip(ACTOR_STAGES, map(float, stages.tolist()), strict=False))
+        record.status = replace(
+            record.status,
+            state=fields["state"],
+            produced=fields["produced"],
+            steps_per_second=fields["sps"],
+            policy_version=fields["pv"],
+            blocked_seconds=fields["blocked"],
+            process=process,
+            stages=dict(zip(ACTOR_STAGES, map(float, stages.tolist()), strict=False)),
+        )
 
     def alive(self, message: Message, now: float) -> ActorRecord | None:
         """Count what an actor has done: every shard counts all actors. None for another incarnation than the one that joined.
@@ -170,13 +149,13 @@ class Roster:
         if max(fields["steps"], fields["raw"], fields.get("produced", 0)) > _MOST_COUNTED:
             raise MalformedMessage("contents", f"a count is above {_MOST_COUNTED}, which no actor lives to reach")
         record = self.actors.get(fields["actor"])
-        if record is None or record.incarnation != fields["inc"]:
+        if record is None or record.status.incarnation != fields["inc"]:
             return None
         if record.counted:
-            self.steps_total += max(0, fields["steps"] - record.steps)
-            self.raw_frames_total += max(0, fields["raw"] - record.raw_frames)
+            self.steps_total += max(0, fields["steps"] - record.status.steps)
+            self.raw_frames_total += max(0, fields["raw"] - record.status.raw_frames)
         record.counted, record.seen_at = True, now
-        record.steps, record.raw_frames = fields["steps"], fields["raw"]
+        record.status = replace(record.status, steps=fields["steps"], raw_frames=fields["raw"])
         return record
 
     def statuses(self, now: float) -> tuple[ActorStatus, ...]:
@@ -190,24 +169,22 @@ class Roster:
     def left(self, actor: str, incarnation: str) -> None:
         """An actor said goodbye."""
         record = self.actors.get(actor)
-        if record is not None and record.incarnation == incarnation:
-            record.state, record.steps_per_second = "Finished", 0.0
+        if record is not None and record.status.incarnation == incarnation:
+            record.status = replace(record.status, state="Finished", steps_per_second=0.0)
 
-    def lose(self, older_than_seconds: float, forget_after_seconds: float, now: float) -> list[str]:
-        """Mark actors that fell silent as ``Lost`` (their names are returned, once) and drop those long gone."""
-        lost = []
+    def lose(self, older_than_seconds: float, forget_after_seconds: float, now: float) -> None:
+        """Mark actors that fell silent as ``Lost`` and drop those long gone."""
         for name, record in list(self.actors.items()):
             age = now - record.seen_at
             if age > forget_after_seconds:
                 self._remember(self.actors.pop(name))
-            elif age > older_than_seconds and record.state not in _GONE:
-                record.state, record.steps_per_second = "Lost", 0.0
-                lost.append(name)
-        return lost
+            elif age > older_than_seconds and record.status.state not in _GONE:
+                record.status = replace(record.status, state="Lost", steps_per_second=0.0)
 
     def _remember(self, record: ActorRecord) -> None:
         if record.counted:
-            self._counted[record.name, record.incarnation] = record.steps, record.raw_frames
+            status = record.status
+            self._counted[status.name, status.incarnation] = status.steps, status.raw_frames
         # What was resumed may be more, while the actors that outlived the service have not all come back yet.
         while len(self._counted) > _INCARNATIONS_REMEMBERED + MOST_ACTORS:
             del self._counted[next(iter(self._counted))]
@@ -255,7 +232,7 @@ class Roster:
     def _greedier_half(self, heard: Sequence[float]) -> float:
         """The largest epsilon of the greedier half of those that are there: those of the last games of actors that still play,
         and those just ``heard``. Of a ladder that has lost its actors the rungs that are left count."""
-        playing = {name for name, record in self.actors.items() if record.state not in _GONE}
+        playing = {name for name, record in self.actors.items() if record.status.state not in _GONE}
         here = sorted({*heard, *(each.epsilon for each in self.episodes if each.actor in playing)})
         return here[(len(here) - 1) // 2] if here else 0.0
 

@@ -9,11 +9,19 @@ from typing import Any
 
 from rljob.experience import InvalidSegment, Segment
 from rljob.ingest.roster import Roster, episode_fields
-from rljob.ingest.sessions import Accepted, AcceptedOfActors, ByRoom, Grants
-from rljob.ingest.table import LEASE_SECONDS, ExperienceLog, IngestTable, Lease, SlotLeases
+from rljob.ingest.table import (
+    LEASE_SECONDS,
+    Accepted,
+    AcceptedOfActors,
+    Grants,
+    IngestTable,
+    Lease,
+    NoLog,
+    SlotLeases,
+    share_credits,
+)
 from rljob.telemetry import timeline
-from rljob.wire import CreditCheck, CreditLedger, MalformedMessage, Message, RawMessage, Server
-from rljob.wire.schema import Scalar
+from rljob.wire import CreditCheck, CreditLedger, MalformedMessage, Message, RawMessage, Scalar, Server
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +55,8 @@ class Ingest:
     """Takes messages from actors and chunks into the table. Owned by the service's thread.
 
     ``read`` makes a segment of the message that carries experience; it raises ``InvalidSegment`` or ``MalformedMessage``.
-    ``serves``: whether an actor is asked for experience here.
+    ``grants``: who may send how much; None: to every actor its share, as ``table`` allows. ``serves``: whether an actor is asked
+    for experience here.
 
     A chunk is acknowledged when the log has it, or at once when there is no log. Credits are granted against the
     limiter, the ones already given out included, so that inserting never passes its bound by what is on the way.
@@ -57,7 +66,7 @@ class Ingest:
         self,
         server: Server,
         table: IngestTable,
-        log: ExperienceLog,
+        log: NoLog,
         roster: Roster,
         leases: SlotLeases,
         service: str,
@@ -68,27 +77,18 @@ class Ingest:
         grants: Grants | None = None,
         serves: Callable[[str], bool] = lambda actor: True,
     ) -> None:
-        self._server = server
-        self._table = table
-        self._log = log
-        self._roster = roster
-        self._leases = leases
-        self._service = service
-        self._epoch = epoch
-        self._timeout = timeout_seconds
+        self._server, self._table, self._log, self._roster = server, table, log, roster
+        self._leases, self._service, self._epoch, self._timeout = leases, service, epoch, timeout_seconds
         self._read = read
-        self._grants, self._serves = grants or ByRoom(table), serves
+        self._grants, self._serves = grants, serves
         self.ledger = CreditLedger(credits)
         self.rejected: Counter[str] = Counter()
-        self.duplicates_total = 0
-        self.chunks_total = 0
-        self.lost_before_total = 0
+        self.duplicates_total = self.chunks_total = self.lost_before_total = self._turn = 0
         self.accepted = AcceptedOfActors()
         self._sessions: dict[bytes, Session] = {}
         self._unacknowledged: deque[tuple[int, bytes, int]] = deque()
         self._arrivals: list[tuple[Segment, RawMessage]] = []
         self._senders: list[tuple[bytes, int]] = []
-        self._turn = 0
 
     def restore(self, accepted: Mapping[str, Accepted]) -> None:
         """Take over what the log says was accepted."""
@@ -317,10 +317,14 @@ class Ingest:
         wanted = {
             peer: self.ledger.grantable(peer) for peer, session in self._sessions.items() if self._serves(session.actor)
         }
-        return self._grants.share(wanted, {peer: self.ledger.outstanding(peer) for peer in self._sessions}, turn)
+        outstanding = {peer: self.ledger.outstanding(peer) for peer in self._sessions}
+        if self._grants is not None:
+            return self._grants.share(wanted, outstanding, turn)
+        table = self._table
+        return share_credits(wanted, sum(outstanding.values()), table.layout.length, table.can_insert, turn)
 
     def _asked(self, credits: int) -> dict[str, Scalar]:
-        least = self._grants.least_version
+        least = self._grants.least_version if self._grants is not None else None
         return {"credits": credits} if least is None else {"credits": credits, "pv": least}
 
 

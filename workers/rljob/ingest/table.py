@@ -1,13 +1,18 @@
-"""What the ingest needs of the table that it fills, and of the log; what a table has of each chunk; and epsilon slots, which a
-log keeps, too: the place of an actor on the exploration ladder, which outlives its process."""
+"""What the ingest needs of the table that it fills, and of the log; what a table has of each chunk; epsilon slots, which a log
+keeps, too: the place of an actor on the exploration ladder, which outlives its process; what was accepted of each actor (the
+other half of exactly-once); and how many credits each may be given now: what is on the way never takes inserting past the
+limiter's bound.
+"""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from rljob.experience import InvalidSegment, Segment, SegmentLayout
+from rljob.ingest.roster import MOST_ACTORS
 from rljob.observation import PICTURES
 from rljob.wire import RawMessage
 
@@ -24,9 +29,8 @@ class Lease:
     seconds: float
 
 
-@dataclass(slots=True)
-class _Held:
-    actor: str
+class _Held(NamedTuple):
+    slot: int
     incarnation: str
     until: float
 
@@ -47,10 +51,8 @@ class SlotLeases:
     """
 
     def __init__(self, slots: int) -> None:
-        if slots < 1:
-            raise ValueError(f"{slots} epsilon slots, there must be at least 1")
-        self.slots = slots
-        self._held: dict[int, list[_Held]] = {slot: [] for slot in spread(slots)}
+        self.slots, self._order = slots, spread(slots)
+        self._held: dict[str, _Held] = {}
         self._last: dict[str, int] = {}
         self.lives = [0] * slots
         """How many lives of actors have taken each slot."""
@@ -58,21 +60,17 @@ class SlotLeases:
     def take(self, actor: str, incarnation: str, now: float) -> int:
         """Lease (or renew) a slot for an actor."""
         self.expire(now)
-        slot = self._slot_of(actor)
-        if not any(held.incarnation == incarnation for held in self._held[slot]):
-            self.lives[slot] += 1
-        self._held[slot] = [held for held in self._held[slot] if held.actor != actor]
-        self._held[slot].append(_Held(actor, incarnation, now + LEASE_SECONDS))
+        before = self._held.get(actor)
+        slot = before.slot if before is not None else self._free(actor)
+        self.lives[slot] += before is None or before.incarnation != incarnation
+        self._held[actor] = _Held(slot, incarnation, now + LEASE_SECONDS)
         self._last[actor] = slot
         return slot
 
     def release(self, actor: str) -> int | None:
         """Give the slot back at once; returns it. The name is remembered."""
-        for slot, holders in self._held.items():
-            if any(held.actor == actor for held in holders):
-                self._held[slot] = [held for held in holders if held.actor != actor]
-                return slot
-        return None
+        held = self._held.pop(actor, None)
+        return None if held is None else held.slot
 
     def forget(self, actor: str) -> None:
         """Keep no slot for this actor to come back to."""
@@ -80,29 +78,25 @@ class SlotLeases:
 
     def expire(self, now: float) -> None:
         """Forget leases that have run out."""
-        for slot, holders in self._held.items():
-            if holders:
-                self._held[slot] = [held for held in holders if held.until > now]
+        self._held = {actor: held for actor, held in self._held.items() if held.until > now}
 
     def restore(self, leases: Iterable[tuple[int, str, str, float]], now: float) -> None:
         """Leases read back after a restart, as (slot, actor, incarnation, remaining seconds)."""
         for slot, actor, incarnation, seconds in leases:
             if 0 <= slot < self.slots:
-                self._held[slot].append(_Held(actor, incarnation, now + seconds))
+                self._held[actor] = _Held(slot, incarnation, now + seconds)
                 self._last[actor] = slot
                 self.lives[slot] += 1
 
-    def _slot_of(self, actor: str) -> int:
-        for slot, holders in self._held.items():
-            if any(held.actor == actor for held in holders):
-                return slot
+    def _free(self, actor: str) -> int:
+        holders = Counter(held.slot for held in self._held.values())
+        fewest = min(holders[slot] for slot in self._order)
         last = self._last.get(actor)
-        fewest = min(len(holders) for holders in self._held.values())
-        if last is not None and len(self._held[last]) == fewest:
+        if last is not None and holders[last] == fewest:
             return last
         # Slots that a known actor may come back for are given to newcomers only when there is no other.
         expected = {slot for name, slot in self._last.items() if name != actor}
-        candidates = [slot for slot, holders in self._held.items() if len(holders) == fewest]
+        candidates = [slot for slot in self._order if holders[slot] == fewest]
         return next((slot for slot in candidates if slot not in expected), candidates[0])
 
 
@@ -122,13 +116,6 @@ class StoredChunk:
     raw: RawMessage
 
 
-class InsertLimiter(Protocol):
-    """Whether so many more steps may come in now."""
-
-    def can_insert(self, count: int) -> bool:
-        """Whether ``count`` more steps fit now."""
-
-
 class IngestTable(Protocol):
     """What the ingest needs of a table: ``ReplayTable`` in the service, ``FifoTable`` in a learner."""
 
@@ -136,9 +123,8 @@ class IngestTable(Protocol):
     def layout(self) -> SegmentLayout:
         """Of the segments that it holds."""
 
-    @property
-    def limiter(self) -> InsertLimiter:
-        """What lets inserts in."""
+    def can_insert(self, count: int) -> bool:
+        """Whether so many more steps may come in now."""
 
     @property
     def head(self) -> int:
@@ -155,16 +141,20 @@ class IngestTable(Protocol):
         """Take chunks in, oldest first; those that had to go for them."""
 
 
-class ExperienceLog(Protocol):
-    """A durable log beside a table. Calls never block; the log itself deals with what can't be written."""
+class NoLog:
+    """Stands for a log where none is kept: whatever is in ``table`` counts as accepted at once. A durable log
+    (`rljob.replay.durability`) deals itself with what can't be written; its calls never block."""
 
-    @property
-    def durable(self) -> bool:
-        """Whether chunks that are acknowledged now outlive this process."""
+    durable = False
+    """Whether chunks that are acknowledged now outlive this process."""
+
+    def __init__(self, table: IngestTable) -> None:
+        self._table: Any = table
 
     @property
     def acknowledged(self) -> int:
         """Chunks with an ordinal below this may be acknowledged."""
+        return int(self._table.head)
 
     def evicted(self, chunks: Sequence[StoredChunk]) -> None:
         """The table has dropped these."""
@@ -176,29 +166,6 @@ class ExperienceLog(Protocol):
         """Finished games."""
 
 
-class NoLog:
-    """Stands for a log where none is kept: whatever is in ``table`` counts as accepted at once."""
-
-    durable = False
-
-    def __init__(self, table: IngestTable) -> None:
-        self._table = table
-
-    @property
-    def acknowledged(self) -> int:
-        """Everything in the table."""
-        return self._table.head
-
-    def evicted(self, chunks: Sequence[StoredChunk]) -> None:
-        """Nothing to do."""
-
-    def lease(self, lease: Lease) -> None:
-        """Nothing to do."""
-
-    def episodes(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Nothing to do."""
-
-
 def read_segment(raw: RawMessage, layout: SegmentLayout, *, with_frames: bool = True) -> Segment:
     """Decode and check a message that brings a segment; raises ``InvalidSegment`` or ``MalformedMessage``.
 
@@ -207,17 +174,99 @@ def read_segment(raw: RawMessage, layout: SegmentLayout, *, with_frames: bool = 
     then placeholders of the right shape that hold zeros and no memory.
     """
     wanted = [*(column.name for column in layout.observation), *(column.wire for column in layout.columns)]
-    missing = [name for name in wanted if not raw.has(name)]
+    missing = [name for name in wanted if name not in raw.columns]
     if missing:
         raise InvalidSegment(f"{layout.kind} lacks {', '.join(missing)}")
-    if extra := [name for name in raw.header.columns if name not in wanted]:
+    if extra := [name for name in raw.columns if name not in wanted]:
         raise InvalidSegment(f"{layout.kind} has {', '.join(extra)}, which this environment lacks")
     columns = {}
     for name in wanted:
         if with_frames or name not in PICTURES:
             columns[name] = raw.column(name)
         else:
-            stored = raw.header.columns[name]
+            stored = raw.columns[name]
             dtype = np.dtype({"u1": np.uint8, "f4": np.float32}.get(stored.dtype, np.void))
             columns[name] = np.broadcast_to(np.zeros((), dtype), stored.shape)
     return Segment.from_parts(raw.fields, columns, layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What was accepted from the latest incarnation of an actor: up to which sequence number, and how many transitions."""
+
+    incarnation: str
+    sequence: int
+    transitions: int
+
+
+class AcceptedOfActors:
+    """What was accepted of every actor that is remembered, in the order of their latest hello, oldest first."""
+
+    def __init__(self) -> None:
+        self.by_actor: dict[str, Accepted] = {}
+        self.forgotten_total = 0
+        self._remembered: dict[str, None] = {}  # in order; an actor may have said hello and sent nothing
+
+    def note(self, actor: str, incarnation: str, sequence: int, transitions: int) -> None:
+        """Remember that ``sequence`` was accepted, and the transitions that it brought."""
+        before = self.by_actor.get(actor)
+        known = before.transitions if before is not None and before.incarnation == incarnation else 0
+        self.by_actor[actor] = Accepted(incarnation, sequence, known + transitions)
+
+    def knows(self, actor: str, incarnation: str) -> bool:
+        """Whether chunks of this very incarnation were accepted."""
+        accepted = self.by_actor.get(actor)
+        return accepted is not None and accepted.incarnation == incarnation
+
+    def remember(self, actor: str, present: Collection[str]) -> str | None:
+        """Remember that ``actor`` said hello, and answer whom that made it forget.
+
+        Beyond ``MOST_ACTORS`` the one that said hello longest ago and is not among ``present`` is forgotten.
+        """
+        self._remembered.pop(actor, None)
+        self._remembered[actor] = None
+        if len(self._remembered) <= MOST_ACTORS:
+            return None
+        stranger = next((name for name in self._remembered if name not in present and name != actor), None)
+        if stranger is not None:
+            del self._remembered[stranger]
+            self.by_actor.pop(stranger, None)
+            self.forgotten_total += 1
+        return stranger
+
+
+class Grants(Protocol):
+    """Who may send how much now."""
+
+    @property
+    def least_version(self) -> int | None:
+        """The oldest weights with which it may be played; None where that does not matter."""
+
+    def share(self, wanted: Mapping[bytes, int], outstanding: Mapping[bytes, int], turn: int) -> dict[bytes, int]:
+        """Credits by peer, at most what is ``wanted``. ``outstanding``: credits given out before and not used yet."""
+
+
+def share_credits(
+    wanted: Mapping[bytes, int], outstanding: int, length: int, can_insert: Callable[[int], bool], turn: int
+) -> dict[bytes, int]:
+    """Credits by peer: all that is ``wanted`` where there is room, else one after the other, beginning with peer ``turn``.
+
+    ``outstanding``: credits given out before and not used yet, of all peers. Each credit is a chunk of ``length`` transitions;
+    ``can_insert(n)``: whether n more transitions may come. Peers that get nothing are left out.
+    """
+    total = sum(wanted.values())
+    if not total:
+        return {}
+    if can_insert((outstanding + total) * length):
+        return dict(wanted)
+    left, grants = dict(wanted), dict[bytes, int]()
+    order = deque(wanted)
+    order.rotate(-turn % len(order))
+    while order and can_insert((outstanding + 1) * length):
+        peer = order.popleft()
+        if left[peer] > 0:
+            left[peer] -= 1
+            outstanding += 1
+            grants[peer] = grants.get(peer, 0) + 1
+            order.append(peer)
+    return grants

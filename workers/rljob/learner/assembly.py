@@ -8,16 +8,14 @@ be given the most inserts, and by them still more mass.
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from rljob.algorithms.batches import TransitionBatch
-from rljob.learner.device_mirror import MirrorStaging
+from rljob.learner.batch_thread import Ready
 from rljob.learner.shard import MOST_REQUESTS, ShardSession
-from rljob.learner.staging import TransitionStaging, on_current_stream
+from rljob.learner.staging import TransitionStaging
 from rljob.wire.schema import DRAWN
 
 
@@ -25,12 +23,10 @@ def draws_by_mass(masses: Sequence[float], draws: int, offset: float) -> tuple[N
     """How many of ``draws`` each shard makes, int64 [K], and its share of the mass, float64 [K].
 
     Systematic sampling: with ``offset`` uniform in [0, 1), each shard's expected number is exactly ``draws * share`` and its
-    number differs from that by less than one, as in one table whose draws are stratified. Raises ValueError without mass.
+    number differs from that by less than one, as in one table whose draws are stratified.
     """
     mass = np.asarray(masses, np.float64)
     below = np.cumsum(mass)
-    if not (mass >= 0.0).all() or not 0.0 < below[-1] < np.inf:
-        raise ValueError(f"priority masses {list(masses)}: each must be 0 or more, and one of them more than 0")
     edges = np.zeros(len(mass) + 1, np.int64)
     edges[1:] = np.minimum(np.floor(below / below[-1] * draws + offset), draws)  # just below 1, an offset may round up
     return edges[1:] - edges[:-1], mass / below[-1]
@@ -66,50 +62,28 @@ class Part:
     rows: slice
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadyBatch:
-    """A batch to learn from, and what is needed to send its new priorities back.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReadyBatch(Ready):
+    """A batch of transitions, and what is needed to send its new priorities back: ``parts`` and ``drawn``, ``DRAWN`` [B], name
+    its transitions. ``least``: the least chance of any of them in a draw."""
 
-    ``batch`` is on the device. ``parts`` and ``drawn``, ``DRAWN`` [B], name its transitions; ``policy_version`` int64[B] is the
-    behaviour version of each, 0 for a random actor. ``least``: the least chance of any of them in a draw. ``played``: as of
-    ``Ready``.
-    """
-
-    batch: TransitionBatch
     parts: tuple[Part, ...]
     drawn: NDArray[Any]
-    policy_version: NDArray[np.int64]
-    staging: TransitionStaging | MirrorStaging
-    ready: Any = None
-    origins: Sequence[str] = ()
     least: float = 0.0
-    played: tuple[int, int] = 0, 0
 
-    def wait(self) -> TransitionBatch:
-        """The batch, once the device has it; the host does not wait."""
-        batch: TransitionBatch = on_current_stream(self.batch, self.ready)
-        return batch
-
-    def newest_frames(self) -> Tensor:
+    def newest_frames(self) -> Any:
         """The newest frame of every observation, [B, *F*]; of observations of one column."""
-        frames: Tensor = self.wait().observation[:, -1]
-        return frames
+        return self.wait().observation[:, -1]
 
 
-@dataclass(frozen=True, slots=True)
-class _RowRange:
-    """Rows to be drawn, and what they cost the rate limiters, in transitions."""
+class _Asked(NamedTuple):
+    """Rows to be drawn, and what they cost the rate limiters, in transitions. ``share``: the chance that a draw of this batch
+    went to the shard that was asked."""
 
     start: int
     stop: int
     charge: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked(_RowRange):
-    """``share``: the chance that a draw of this batch went to that shard."""
-
-    share: float
+    share: float = 0.0
 
 
 class Assembly:
@@ -120,12 +94,12 @@ class Assembly:
     ``asked``: how many requests for others are under way.
     """
 
-    def __init__(self, staging: TransitionStaging | MirrorStaging, batch_size: int) -> None:
+    def __init__(self, staging: TransitionStaging, batch_size: int) -> None:
         self.staging = staging
         self.parts: list[Part] = []
         self.origins: list[str] = []
         self.drawn: NDArray[Any] = np.zeros(batch_size, DRAWN)
-        self.unasked = [_RowRange(0, batch_size, batch_size)]
+        self.unasked = [_Asked(0, batch_size, batch_size)]
         self.asked = 0
 
     @property

@@ -1,48 +1,42 @@
-"""The thread that keeps batches ready for the training loop: what all sources of batches have in common.
+"""The thread that keeps batches ready for the training loop: what all sources of batches have in common."""
 
-Wakes a thread that waits for its sockets, for work that comes from no socket.
-"""
-
-import contextlib
-import socket
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from rljob.threads import SupervisedThread
+import numpy as np
+from numpy.typing import NDArray
 
-
-class Waker:
-    """``wake`` may be called from any thread; the thread that is woken polls ``fileno`` for input and calls ``clear``."""
-
-    def __init__(self) -> None:
-        self._into, self._out = socket.socketpair()
-        self._into.setblocking(False)
-        self._out.setblocking(False)
-
-    def wake(self) -> None:
-        """Wake the thread; nothing happens where it is about to wake up anyway, or has closed this."""
-        with contextlib.suppress(BlockingIOError, OSError):
-            self._into.send(b"\0")
-
-    def fileno(self) -> int:
-        """The descriptor that becomes readable."""
-        return self._out.fileno()
-
-    def clear(self) -> None:
-        """Take note: the next ``wake`` is a new one."""
-        with contextlib.suppress(BlockingIOError):
-            self._out.recv(4096)
-
-    def close(self) -> None:
-        """Release both ends, once no thread polls any more."""
-        self._into.close()
-        self._out.close()
+from rljob.learner.staging import on_current_stream
+from rljob.threads import SupervisedThread, Waker
 
 
-B = TypeVar("B")
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Ready:
+    """A batch to learn from, on the device once ``ready`` has happened; its ``staging`` is handed back with it.
+
+    ``policy_version`` int64, of any shape: the version that chose each action, 0 for none. ``origins``: while the process is
+    profiled, the segments that are used for the first time. ``played``: steps and raw frames of all actors when it was put
+    together.
+    """
+
+    batch: Any
+    policy_version: NDArray[np.int64]
+    staging: Any
+    ready: Any = None
+    origins: Sequence[str] = ()
+    played: tuple[int, int] = 0, 0
+
+    def wait(self) -> Any:
+        """The batch itself, once the current stream waits for its copy; the host does not."""
+        return on_current_stream(self.batch, self.ready)
+
+
+B = TypeVar("B", bound=Ready)
 
 
 class BatchThread(ABC, Generic[B]):

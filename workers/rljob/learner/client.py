@@ -68,10 +68,6 @@ class ReplayClientConfig:
     def __post_init__(self) -> None:
         if not self.endpoints:
             raise ValueError("a learner needs the sample endpoint of at least one replay shard; it would wait forever")
-        if self.batch_size < 1 or self.prefetch < 0:
-            raise ValueError(
-                f"batch size {self.batch_size} must be at least 1, and prefetch {self.prefetch} at least 0"
-            )
 
 
 class ReplayClient(BatchThread[ReadyBatch]):
@@ -205,11 +201,6 @@ class ReplayClient(BatchThread[ReadyBatch]):
     def resubscriptions(self) -> int:
         return sum(session.resubscriptions for session in self._sessions)
 
-    @property
-    def subscribed(self) -> bool:
-        """Whether every shard has accepted the subscription."""
-        return all(session.subscribed for session in self._sessions)
-
     def statuses(self) -> list[ShardStatus]:
         """The latest status of each shard that has sent one, at most about a second old while it lives; of one that is
         gone, what remains true. Totals never fall."""
@@ -277,14 +268,14 @@ class ReplayClient(BatchThread[ReadyBatch]):
 
     def _finish(self, assembly: Assembly) -> None:
         staging = assembly.staging
-        staging.weight[:] = self._weights(assembly.drawn["value"], self._importance)
+        staging.arrays["weight"][:] = self._weights(assembly.drawn["value"], self._importance)
         batch, ready = self._staging.upload(staging)
         self._hand_over(
             ReadyBatch(
                 batch=batch,
                 parts=tuple(assembly.parts),
                 drawn=assembly.drawn,
-                policy_version=staging.policy_version.copy(),
+                policy_version=staging.arrays["policy_version"].copy(),
                 staging=staging,
                 ready=ready,
                 origins=assembly.origins,

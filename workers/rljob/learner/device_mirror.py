@@ -17,10 +17,9 @@ from torch import Tensor
 from rljob.algorithms.batches import TransitionBatch, as_batch
 from rljob.api.local import two_digits
 from rljob.errors import first_line
-from rljob.experience import ColumnRole, SegmentLayout
-from rljob.experience.ring import SegmentRing, part_of, transition_arrays
-from rljob.learner.optim import readback
-from rljob.learner.staging import AtOnce, BufferRing, SideStream, on_host, stream_beside
+from rljob.experience import ColumnRole, SegmentLayout, SegmentRing, part_of, transition_arrays
+from rljob.learner.optim.on_device import DEPTH
+from rljob.learner.staging import AtOnce, BufferRing, SideStream, Staging, TransitionStaging, on_host, stream_beside
 
 log = logging.getLogger(__name__)
 
@@ -30,34 +29,26 @@ CHUNKS_UNDER_WAY: Final = 16
 _WORDS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
-@dataclass(slots=True, eq=False)
-class _ChunkStaging:
-    """Room for the frames of one chunk. ``frames`` is a numpy view of ``tensors["frames"]``, in the frames' dtype."""
-
-    tensors: dict[str, Tensor]
-    frames: NDArray[Any]
-    copied: Any = None
-
-
 class DeviceMirror:
     """The frames of all shards, ``slots`` chunks of each, on ``device``. All memory is taken when it is made. It is for layouts
     whose observations are one column.
 
-    It is the ``FrameStore`` of the rings that ``ring`` makes; everything but the frames stays with those, on the host. Frames are
+    It is the store of the rings that ``ring`` makes; everything but the frames stays with those, on the host. Frames are
     held as words of up to 8 bytes, so that a gather moves few of them. What belongs to the prefetch thread is not thread-safe.
 
     Raises torch.OutOfMemoryError where the device has not so much to give.
     """
 
     def __init__(self, layout: SegmentLayout, slots: int, shards: int, device: torch.device) -> None:
-        self.layout, self.device = layout, device
+        self.layout, self.device, self._slots = layout, device, slots
         self.stream: SideStream | AtOnce = stream_beside(device)
-        self._slots = slots
         (self.column,) = layout.observation
         self._word = next(word for word in _WORDS if layout.row_bytes % word.itemsize == 0)
         self._words = layout.row_bytes // self._word.itemsize
         rows = shards * slots * layout.max_frames
         self._frames, _ = self.stream.run(lambda: self.room_for(rows))
+        self.nbytes = self._frames.nbytes
+        """What it takes of the device's memory."""
         self._window, _ = self.stream.run(lambda: torch.arange(1 - layout.stack, 1, device=device))
         self._chunks = BufferRing((self._chunk_staging() for _ in range(CHUNKS_UNDER_WAY)), dict, self.stream)
 
@@ -68,22 +59,17 @@ class DeviceMirror:
                 f"it has {slots} chunks, and the learner's device has room for {self._slots} of each shard; start both from "
                 "the same manifest"
             )
-        return SegmentRing(self.layout, slots, store=self, first_row=shard * self._slots * self.layout.max_frames)
-
-    @property
-    def nbytes(self) -> int:
-        """What it takes of the device's memory."""
-        return self._frames.nbytes
+        return SegmentRing(self.layout, slots, store=self.write, first_row=shard * self._slots * self.layout.max_frames)
 
     def room_for(self, frames: int) -> Tensor:
         """Uninitialised memory on the device, [frames, words]."""
         return torch.empty(frames, self._words, dtype=self._word, device=self.device)
 
     def write(self, row: int, frames: NDArray[Any]) -> None:
-        """As of ``FrameStore``."""
+        """Keep ``frames`` [P, *F*] in ``row`` and those after it."""
         count = len(frames)
         buffer = self._chunks.take_waiting()
-        buffer.frames[:count] = frames.reshape(count, -1)
+        buffer.arrays["frames"][:count] = frames.reshape(count, -1)
         into, new = self._frames[row : row + count], buffer.tensors["frames"][:count]
         _, buffer.copied = self.stream.run(lambda: into.copy_(new, non_blocking=True))
         self._chunks.give_back(buffer)
@@ -98,37 +84,27 @@ class DeviceMirror:
         """[B * S, words] as what it is, [B, S, *F*] in the frames' dtype."""
         return stacks.view(getattr(torch, str(self.column.dtype))).view(-1, *self.column.observed)
 
-    def _chunk_staging(self) -> _ChunkStaging:
+    def _chunk_staging(self) -> Staging:
+        """Room for the frames of one chunk."""
         host = torch.empty(self.layout.max_frames, self._words, dtype=self._word, pin_memory=self.device.type == "cuda")
-        return _ChunkStaging({"frames": host}, host.numpy().view(self.column.dtype))
+        return Staging({"frames": host}, {"frames": host.numpy().view(self.column.dtype)})
 
 
-class MirrorStaging:
+class MirrorStaging(TransitionStaging):
     """One batch on its way from a mirror on the device: host memory for its columns, and its stacks on the device as they are
     gathered."""
 
     def __init__(self, mirror: DeviceMirror, batch_size: int) -> None:
-        self._mirror, self._batch_size = mirror, batch_size
         arrays = transition_arrays(mirror.layout, batch_size, rows=True) | {"weight": np.ones(batch_size, np.float32)}
-        tensors, self._arrays = on_host(arrays, mirror.device)
-        self._newest = {column.name: tensors.pop(column.name) for column in mirror.layout.with_role(ColumnRole.STACK)}
+        super().__init__(*on_host(arrays, mirror.device))
+        self._mirror, self._batch_size = mirror, batch_size
+        stacks = mirror.layout.with_role(ColumnRole.STACK)
+        self._newest = {column.name: self.tensors.pop(column.name) for column in stacks}
         self._stacks: dict[str, Tensor] = {}
-        self.tensors = tensors
-        self.copied: Any = None
-
-    @property
-    def weight(self) -> NDArray[np.float32]:
-        """Float32 [B]."""
-        return self._arrays["weight"]
-
-    @property
-    def policy_version(self) -> NDArray[np.int64]:
-        """Int64 [B]: the behaviour version of each transition, which stays on the host."""
-        return self._arrays["policy_version"]
 
     def fill(self, rows: slice, slots: NDArray[Any], ring: SegmentRing) -> None:
         """Fill ``rows`` in with what a shard has drawn, and have the device gather the stacks. ``ring`` is the mirror's."""
-        ring.gather(slots, part_of(self._arrays, rows))
+        ring.gather(slots, part_of(self.arrays, rows))
         self._mirror.stream.run(lambda: self._gather(rows))
 
     def batch(self, tensors: dict[str, Tensor]) -> TransitionBatch:
@@ -182,7 +158,7 @@ class MirrorSize:
 def margin_bytes(layout: SegmentLayout, batch_size: int, prefetch: int, total_bytes: int) -> int:
     """What a mirror leaves free on a device of ``total_bytes``, once torch holds what the gradient of an update needs: a tenth,
     1 GiB at least, for the optimiser and for others on the device; and the batches that may lie there at once."""
-    batches = prefetch + 2 + readback.DEPTH
+    batches = prefetch + 2 + DEPTH
     stacks = 2 * batch_size * layout.stack * layout.row_bytes
     return max(_SMALLEST_MARGIN_BYTES, int(total_bytes * _MARGIN_SHARE)) + batches * stacks
 

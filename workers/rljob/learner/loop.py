@@ -25,13 +25,13 @@ from rljob.checkpoints.restore_from import FORK, STARTED_FROM
 from rljob.checkpoints.saved_policy import PolicyIdentity
 from rljob.learner import state
 from rljob.learner.course import Course
+from rljob.learner.device import DeviceStageClock, Gpu
 from rljob.learner.figures import Counters, Figures, Verdicts
-from rljob.learner.gpu import DeviceStageClock, Gpu
-from rljob.learner.optim.readback import Arrived, Readback
+from rljob.learner.optim.on_device import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
 from rljob.learner.shard_totals import return_to_go_by, steps_and_raw_frames
-from rljob.learner.sources import BatchSource, InStep, LoopConfig, NonFiniteLoss, Ready, Superseded
+from rljob.learner.sources import BatchSource, InStep, LoopConfig, NonFiniteLoss, Superseded
 from rljob.loading import short
 from rljob.telemetry import timeline
 from rljob.telemetry.clock import StageClock
@@ -60,7 +60,7 @@ class Learner:
         identity: PolicyIdentity,
         course: Course,
         updater: AnyUpdater,
-        source: BatchSource,
+        source: BatchSource | InStep,
         server: WeightServer,
         saver: Saver,
         record: Callable[[LearnerStatus], None],
@@ -72,8 +72,7 @@ class Learner:
     ) -> None:
         self._config, self._identity, self._course = config, identity, course
         self._updater, self._source, self._server, self._saver = updater, source, server, saver
-        self._record = record
-        self._surroundings = surroundings
+        self._record, self._surroundings = record, surroundings
         self._readback = Readback(updater.device)
         self.clock = clock or StageClock(STAGES)
         self._gpu = gpu or Gpu(updater.device)
@@ -85,7 +84,7 @@ class Learner:
         self._played = 0, 0
         """Steps and raw frames of all actors when the newest batch was put together. What decays, or is due, goes by them."""
         self._mean_return: float | None = None
-        self._checkpoint_wanted = self._checkpoint_answered = 0.0
+        self._checkpoint_wanted = self._checkpoint_answered = self._next_evaluation_weights = 0.0
         self._on_turn: Callable[[], None] = lambda: None
         self._in_step = source if isinstance(source, InStep) else None
         self._leads = self._in_step is None or self._in_step.leads
@@ -94,7 +93,6 @@ class Learner:
             self._in_step.on_news = self._share
         now = time.monotonic()
         self._next_record, self._next_checkpoint = now, now + config.checkpoint_interval_seconds
-        self._next_evaluation_weights = 0.0
 
     # ------------------------------------------------------------------------------------------------ beginning and end
 
@@ -105,7 +103,10 @@ class Learner:
         self.counters.restore(counters)
         self.counters.epoch = epoch
         self._played = self.counters.steps, self.counters.raw_frames
-        self.verdicts.restore(found.manifest.get("evaluations") or [], self._verdict_of_best())
+        best: object = None
+        with contextlib.suppress(CheckpointProblem, StorageProblem):  # then no verdict is known to be better
+            best = read_manifest(self._config.checkpoint_directory / checkpoint.BEST).get("verdict")
+        self.verdicts.restore(found.manifest.get("evaluations") or [], best)
         self._saver.resumed(found, self._updater.updates)
         self._checkpoint_answered = float(found.manifest.get("requested_unix") or 0.0)
         self._checkpoint_wanted = self._checkpoint_wanted or self._checkpoint_answered
@@ -120,11 +121,6 @@ class Learner:
         self._next_evaluation_weights = 0.0
         if self.counters.version > 0:
             self._publish()
-
-    def _verdict_of_best(self) -> object:
-        with contextlib.suppress(CheckpointProblem, StorageProblem):  # then no verdict is known to be better
-            return read_manifest(self._config.checkpoint_directory / checkpoint.BEST).get("verdict")
-        return None
 
     def start_from(self, found: checkpoint.Checkpoint) -> None:
         """Begin a new run with the networks and the optimiser of another one, without its counters and verdicts."""
@@ -226,7 +222,7 @@ class Learner:
             self._go_on_with_others()
             self._next_checkpoint = 0.0  # until it is saved, a learner that starts again forks again
 
-    def _learn(self, ready: Ready) -> None:
+    def _learn(self, ready: Any) -> None:
         self.clock.enter("h2d")
         batch = ready.wait()
         learners = 1 if self._in_step is None else self._in_step.learners
@@ -262,19 +258,19 @@ class Learner:
         self._source.give_back(ready)
         self.clock.enter("other")
 
-    def _next(self) -> Ready | None:
+    def _next(self) -> Any:
         self._look_around()
         self.clock.enter("wait")
         if self._in_step is not None and self._leads:
             self._in_step.counts = self.counters.steps, self.counters.raw_frames
-        ready = self._source.next(0.2)
+        ready: Any = self._source.next(0.2)
         if self._in_step is not None and not self._leads:
             self.counters.steps, self.counters.raw_frames = self._in_step.counts
         if ready is not None:
             self._played = max(self._played, ready.played if self._in_step is None else self._in_step.counts)
             self.counters.played(*self._played)
         self.clock.enter("other")
-        return ready  # type: ignore[no-any-return]
+        return ready
 
     def _look_around(self) -> None:
         self._on_turn()
@@ -292,7 +288,7 @@ class Learner:
                 "one learner trains a job, and two jobs need two places in checkpoint.storage (subPath, prefix)"
             )
 
-    def _prepare(self, stop: threading.Event) -> Ready | None:
+    def _prepare(self, stop: threading.Event) -> Any:
         """Wait for the first data; measure the mean frame where the input is centred, or a batch where it is normalised; publish
         the first version. The first batch to learn from, or None where ``stop`` came first."""
         begins, centred, normalizer = self.counters.version == 0, self._config.centred, self._updater.normalizer
@@ -336,7 +332,7 @@ class Learner:
         for (ready, update), priorities, figures in arrived:
             self._learned(ready, update, priorities, figures)
 
-    def _learned(self, ready: Ready, update: int, priorities: np.ndarray, figures: np.ndarray) -> None:
+    def _learned(self, ready: Any, update: int, priorities: np.ndarray, figures: np.ndarray) -> None:
         self._source.learned(ready, priorities)
         loss, norm = float(figures[0]), float(figures[1])
         if math.isfinite(loss) and math.isfinite(norm):
@@ -404,10 +400,15 @@ class Learner:
         for evaluation in self._server.evaluations():
             if self.verdicts.add(evaluation.verdict) and evaluation.weights is not None:
                 self._save_best(evaluation.weights.state())
-        updates, seconds = self._updater.updates, self.clock.seconds()
-        produced, consumed = self._source.produced, self._source.consumed
         self.figures.window(
-            now, seconds, updates, self.counters.steps, self.counters.raw_frames, shards, produced, consumed
+            now,
+            self.clock.seconds(),
+            self._updater.updates,
+            self.counters.steps,
+            self.counters.raw_frames,
+            shards,
+            self._source.produced,
+            self._source.consumed,
         )
         self._record(self.status())
 
@@ -470,13 +471,12 @@ class Learner:
             compiled=self._updater.compiled,
             captured=self._updater.replayed,
             refused_handshakes_total=refused_handshakes_total(),
-            gpu=self._gpu_section(),
+            gpu={
+                **self._gpu.figures(),
+                **({"stages_of_wall": self.clock.of_wall()} if isinstance(self.clock, DeviceStageClock) else {}),
+            },
             **self._surroundings,
         )
-
-    def _gpu_section(self) -> dict[str, Any]:
-        clock = {"stages_of_wall": self.clock.of_wall()} if isinstance(self.clock, DeviceStageClock) else {}
-        return {**self._gpu.figures(), **clock}
 
     def _manifest(self) -> dict[str, Any]:
         return {

@@ -42,7 +42,7 @@ from rljob.envs import EnvironmentSpec
 from rljob.errors import UsageError, first_line
 from rljob.learner.client import in_flight
 from rljob.learner.device_mirror import DeviceMirror, MirrorSize, mirror_for
-from rljob.learner.optim.captured_update import cuda_graph
+from rljob.learner.optim.on_device import cuda_graph
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.update_trial import capture_if_it_learns_the_same, differences, first_minibatch
 from rljob.learner.optim.updater import AnyUpdater, make_updater, trial_update
@@ -224,8 +224,9 @@ def fastest_arithmetic(
             let_round_to_tf32(trial.plan.arithmetic)
         update(trial, batch)
 
-    runs: dict[Compute, Callable[[], object]]
-    runs = {plan: partial(run, copy.deepcopy(network).compute(plan)) for plan in plans}
+    runs: dict[Compute, Callable[[], object]] = {
+        plan: partial(run, copy.deepcopy(network).compute(plan)) for plan in plans
+    }
     if device.type == "cuda":
         runs = {plan: partial(_finished, _replayed(each) if as_graphs else each) for plan, each in runs.items()}
         if len(runs) == 1:
@@ -280,9 +281,8 @@ def _planned_updates(
     else:
         repeats = job.spec.required_replay.resolved().samples_per_insert or inf
     steps = inf if frames is None else frames / environment.raw_frames_per_step
-    state = torch.get_rng_state()
-    updates = sum(1 for _ in updater.minibatches(batch))
-    torch.set_rng_state(state)
+    with torch.random.fork_rng([]):
+        updates = sum(1 for _ in updater.minibatches(batch))
     return steps * repeats / method.steps_per_batch(params) * updates
 
 

@@ -169,7 +169,10 @@ class Saver:
             return
         if wanted.updates is not None:
             self.status = _valid(wanted.updates, path, whole.digest, wanted.manifest)
-            self._remove_old()
+            try:
+                checkpoint.retain(self._directory, self._keep, self._epoch)
+            except StorageProblem as problem:
+                log.warning("older checkpoints stay: %s", problem)
             self._keep_recording()
         log.info("checkpoint %s written and verified in %.1f s", path.name, time.monotonic() - started)
 
@@ -197,12 +200,6 @@ class Saver:
         while not self._closing.wait(WATCH_SECONDS):
             with contextlib.suppress(StorageProblem):  # told of where a checkpoint can't be written
                 self._look()
-
-    def _remove_old(self) -> None:
-        try:
-            checkpoint.retain(self._directory, self._keep, self._epoch)
-        except StorageProblem as problem:
-            log.warning("older checkpoints stay: %s", problem)
 
     def _failed(self, message: str) -> None:
         self.status = replace(self.status, state="Failed", message=message)

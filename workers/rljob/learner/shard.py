@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.experience import Segment, SegmentLayout
-from rljob.experience.ring import SegmentRing
+from rljob.experience import Segment, SegmentLayout, SegmentRing
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_totals import ShardReport
 from rljob.telemetry import timeline
-from rljob.wire import Client, MalformedMessage, Message
-from rljob.wire.schema import Scalar, drawn_column, drawn_of
+from rljob.wire import Client, MalformedMessage, Message, Scalar, drawn_column, drawn_of
 
 log = logging.getLogger(__name__)
 
@@ -67,34 +65,23 @@ class ShardSession:
         exponent: float = 0.6,
         version: Callable[[], int] | None = None,
     ) -> None:
-        self.index, self.exponent = index, exponent
-        self._version = version
-        self.played = 0, 0
-        self.connection = connection
-        self.epoch = 0
-        self.status: ShardStatus | None = None
-        self.mass = 0.0
-        self.ring: SegmentRing | None = None
-        self.subscribed = False
-        self.outstanding: dict[int, tuple[int, int]] = {}  # transitions asked for and what they cost, by request
-        self.resubscriptions = 0
+        self.index, self.exponent, self._version, self.connection = index, exponent, version, connection
         self._layout, self._inc = layout, inc
+        self.played = 0, 0
+        self.epoch = self.resubscriptions = self._request = self._mirrored = 0
+        self.status: ShardStatus | None = None
+        self.mass = self._error = self._heard_at = self._next_subscribe = self._next_stats = 0.0
+        self._asked_at = 0.0
+        self.ring: SegmentRing | None = None
+        self.subscribed = self._serving = self._unreachable = False
+        self.outstanding: dict[int, tuple[int, int]] = {}  # transitions asked for and what they cost, by request
         self._new_ring = new_ring or partial(SegmentRing, layout)
         self._service = ""
-        self._request = 0
-        self._serving = False
-        self._error = 0.0
         self._unanswered_since: float | None = None
         self._owing_since: float | None = None
-        self._mirrored = 0
         self._alone_seconds = SUBSCRIBE_AGAIN_SECONDS
-        self._unreachable = False
-        self._heard_at = 0.0
         self._report = ShardReport()
-        self._next_subscribe = 0.0
-        self._next_stats = 0.0
         self._pending: list[NDArray[Any]] = []
-        self._asked_at = 0.0
         self._unused: dict[int, str] = {}
 
     def tick(self, now: float) -> None:

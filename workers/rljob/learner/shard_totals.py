@@ -15,13 +15,7 @@ from rljob.ingest.shard_status import ActorStatus, Episode, LimiterStatus, Shard
 from rljob.telemetry.flat_figures import GAMES_TO_GO_BY
 
 GAMES_IN_MEAN = 20
-_STATES = ("warming", "filling", "serving")
-
-
-def least_state(shards: Sequence[ShardStatus]) -> str:
-    """The least advanced state of all shards that are up: warming, filling or serving."""
-    order = {state: rank for rank, state in enumerate(_STATES)}
-    return min((shard.state for shard in shards if shard.state), key=lambda s: order.get(s, 0), default="warming")
+_ORDER = {"warming": 0, "filling": 1, "serving": 2}
 
 
 def limited(figures: Iterable[float | None]) -> float | None:
@@ -40,7 +34,8 @@ def replay_summary(shards: Sequence[ShardStatus]) -> ReplaySummary:
         nbytes=sum(shard.nbytes for shard in shards),
         fill=sum(shard.fill for shard in shards) / len(shards) if shards else 0.0,
         durable=bool(shards) and all(shard.durable for shard in shards),
-        state=least_state(shards),
+        # The least advanced of those that are up.
+        state=min((s.state for s in shards if s.state), key=lambda state: _ORDER.get(state, 0), default="warming"),
         durability=("On" if "On" in durability else "Off") if durability else None,
         not_durable_because=next((s.redis.reason for s in shards if not s.durable and s.redis.reason), None),
     )
@@ -177,17 +172,7 @@ def _cause(shard: ShardView) -> str:
     if not shard.subscribed:
         return "has not accepted the learner's subscription"
     limiter = status.limiter or LimiterStatus()
-    error, buffer = _samples(limiter.error, "+"), _samples(limiter.buffer)
     if status.state != "serving":
         return f"is {status.state} with {status.items} transitions"
-    if limiter.blocked == "inserts":
-        depth = status.queue_depth_batches
-        offered = f" with {depth:.0f} batches on offer" if depth is not None else ""
-        return f"blocks inserts, {error} samples ahead of its ratio (errorBuffer {buffer}){offered}"
-    if limiter.blocked == "samples":
-        return f"waits for inserts, {error} samples from its ratio (errorBuffer {buffer})"
-    return f"limits neither side ({error} samples from its ratio)"
-
-
-def _samples(value: float | None, sign: str = "") -> str:
-    return f"{value:{sign},.0f}" if value is not None else "an unknown number of"
+    side = {"inserts": "blocks inserts", "samples": "waits for inserts"}.get(limiter.blocked, "limits neither side")
+    return f"{side}, {limiter.error or 0.0:+,.0f} samples from its ratio (errorBuffer {limiter.buffer or 0.0:,.0f})"

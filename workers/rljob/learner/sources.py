@@ -11,106 +11,24 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS, EXIT_SUPERSEDED
-from rljob.api.job import RLJobSpec
 from rljob.checkpoints.location import Location
 from rljob.errors import CommandRefused
 from rljob.ingest.shard_status import ShardStatus
+from rljob.learner.client import ReplayClient
 from rljob.learner.ranks import Ranks
 from rljob.learner.shard_totals import replay_summary
+from rljob.learner.unroll_queue import UnrollQueue
 from rljob.strict_json import dumps
 
-
-class Ready(Protocol):
-    """A batch on the device. ``policy_version`` int64, of any shape: the version that chose each action, 0 for none.
-    ``origins``: while the process is profiled, the segments that are used for the first time."""
-
-    @property
-    def policy_version(self) -> NDArray[np.int64]:
-        """Who chose each action."""
-
-    @property
-    def origins(self) -> Sequence[str]:
-        """Segments that are used for the first time."""
-
-    @property
-    def played(self) -> tuple[int, int]:
-        """Steps and raw frames of all actors when it was put together."""
-
-    def wait(self) -> Any:
-        """The batch itself, once its copy has been ordered before what the current stream does next."""
-
-    def newest_frames(self) -> Tensor:
-        """Frames [n, *F*] to measure a mean from."""
-
-
-class BatchSource(Protocol):
-    """``ReplayClient`` or ``UnrollQueue``, and ``InStep`` around one of them. Every batch that ``next`` gives is handed back
-    once, by ``give_back`` (learned from) or ``pass_over`` (only read). ``needs_weights_first``: actors without weights make
-    nothing worth learning from."""
-
-    needs_weights_first: bool
-
-    @property
-    def ready_batches(self) -> int:
-        """Batches that ``next`` would give at once."""
-
-    @property
-    def resubscriptions(self) -> int:
-        """How often a conversation with a sender of experience began anew."""
-
-    def next(self, timeout_seconds: float) -> Any:
-        """The oldest ready batch, or None after so long without one."""
-
-    def idle(self, seconds: float) -> None:
-        """Training stands still for so long."""
-
-    def close(self) -> None:
-        """Stop, and release the sockets."""
-
-    def give_back(self, batch: Any) -> None:
-        """The loop has learned from this batch."""
-
-    def pass_over(self, batch: Any) -> None:
-        """The loop has only read this batch."""
-
-    def learned(self, batch: Any, priority: NDArray[np.float32]) -> None:
-        """New priorities float32[B] of a batch."""
-
-    def published(self, epoch: int) -> None:
-        """A version was published, in this epoch."""
-
-    def follow(self, spec: RLJobSpec) -> None:
-        """Live fields of the job have these values from now on."""
-
-    @property
-    def heard_epoch(self) -> int:
-        """The latest epoch that the senders of experience know of; 0 for none."""
-
-    def statuses(self) -> list[ShardStatus]:
-        """What the senders of experience, or the queue, say of themselves. From any thread."""
-
-    def section(self) -> dict[str, Any]:
-        """What this source adds to the learner's status, by names of ``LearnerStatus``."""
-
-    @property
-    def counted(self) -> dict[str, Any] | None:
-        """What a checkpoint must keep of the count of steps; None where the replay service counts, and keeps it."""
-
-    @property
-    def produced(self) -> float:
-        """What all actors made, in the unit of this source: transitions inserted, or unrolls received."""
-
-    @property
-    def consumed(self) -> float:
-        """What the learner has learned from: transitions as often as they were drawn, or unrolls."""
+BatchSource: TypeAlias = ReplayClient | UnrollQueue
+"""Every batch that ``next`` gives is handed back once, by ``give_back`` (learned from) or ``pass_over`` (only read)."""
 
 
 class NonFiniteLoss(CommandRefused):

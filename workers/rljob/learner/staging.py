@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -18,43 +18,37 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch, as_batch
-from rljob.experience import ColumnRole, Segment, SegmentLayout
-from rljob.experience.columns import Rows
-from rljob.experience.ring import SegmentRing, batch_key, part_of, take_stacks, transition_arrays, unroll_arrays
+from rljob.experience import (
+    ColumnRole,
+    Rows,
+    Segment,
+    SegmentLayout,
+    SegmentRing,
+    batch_key,
+    part_of,
+    take_stacks,
+    transition_arrays,
+    unroll_arrays,
+)
 
-
-class Buffers(Protocol):
-    """Host memory for one batch: ``tensors`` by name, and the event that says when a copy from them has finished."""
-
-    tensors: dict[str, Tensor]
-    copied: Any
-
-
-B = TypeVar("B", bound=Buffers)
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class Staging:
     """One batch of host memory. ``arrays`` are numpy views of ``tensors``, and ``policy_version`` int64, which stays on the host:
-    who chose each action."""
+    who chose each action. ``copied``: the event that says when a copy from ``tensors`` has finished."""
 
     tensors: dict[str, Tensor]
     arrays: dict[str, NDArray[Any]]
     copied: Any = None
 
-    @property
-    def policy_version(self) -> NDArray[np.int64]:
-        return self.arrays["policy_version"]
+
+B = TypeVar("B", bound=Staging)
 
 
 class TransitionStaging(Staging):
     """One of transitions, in the shapes of ``TransitionBatch``."""
-
-    @property
-    def weight(self) -> NDArray[np.float32]:
-        """Float32 [B]."""
-        return self.arrays["weight"]
 
     def fill(self, rows: slice, slots: NDArray[Any], ring: SegmentRing) -> None:
         """Fill ``rows`` in with the transitions that a shard has drawn, from its mirror."""
@@ -148,8 +142,7 @@ class BufferRing(Generic[B]):
     """
 
     def __init__(self, buffers: Iterable[B], batch_of: BatchOf, stream: SideStream | AtOnce) -> None:
-        self._batch_of = batch_of
-        self._stream = stream
+        self._batch_of, self._stream = batch_of, stream
         self._free = deque(buffers)
 
     def take(self) -> B | None:
@@ -189,11 +182,13 @@ def transition_buffers(
 ) -> BufferRing[TransitionStaging]:
     """``count`` buffers for batches of ``batch_size`` transitions."""
 
-    def allocate() -> TransitionStaging:
-        arrays = transition_arrays(layout, batch_size) | {"weight": np.ones(batch_size, np.float32)}
-        return TransitionStaging(*on_host(arrays, device))
-
-    return BufferRing((allocate() for _ in range(count)), partial(as_batch, TransitionBatch), stream_beside(device))
+    buffers = (
+        TransitionStaging(
+            *on_host(transition_arrays(layout, batch_size) | {"weight": np.ones(batch_size, np.float32)}, device)
+        )
+        for _ in range(count)
+    )
+    return BufferRing(buffers, partial(as_batch, TransitionBatch), stream_beside(device))
 
 
 def unroll_buffers(
@@ -201,10 +196,8 @@ def unroll_buffers(
 ) -> BufferRing[UnrollStaging]:
     """``count`` buffers for batches of ``batch_size`` unrolls."""
 
-    def allocate() -> UnrollStaging:
-        return UnrollStaging(*on_host(unroll_arrays(layout, batch_size), device))
-
-    return BufferRing((allocate() for _ in range(count)), partial(as_batch, UnrollBatch), stream_beside(device))
+    buffers = (UnrollStaging(*on_host(unroll_arrays(layout, batch_size), device)) for _ in range(count))
+    return BufferRing(buffers, partial(as_batch, UnrollBatch), stream_beside(device))
 
 
 def on_host(arrays: dict[str, NDArray[Any]], device: torch.device) -> tuple[dict[str, Tensor], dict[str, NDArray[Any]]]:

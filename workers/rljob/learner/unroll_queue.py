@@ -10,13 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 import zmq
-from numpy.typing import NDArray
-from torch import Tensor
 
-from rljob.algorithms.batches import UnrollBatch
 from rljob.api.job import RLJobSpec
 from rljob.api.learner_status import QueueSummary
 from rljob.experience import Segment, SegmentLayout
@@ -24,8 +20,8 @@ from rljob.ingest.roster import Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
 from rljob.ingest.table import NoLog, SlotLeases, read_segment
-from rljob.learner.batch_thread import BatchThread
-from rljob.learner.staging import UnrollStaging, on_current_stream, unroll_buffers
+from rljob.learner.batch_thread import BatchThread, Ready
+from rljob.learner.staging import unroll_buffers
 from rljob.learner.unroll_order import FifoTable, Iterations, LagLimit
 from rljob.telemetry import timeline
 from rljob.weights.flat import VersionLog
@@ -64,11 +60,8 @@ class UnrollQueueConfig:
     """The counts, by actor, of the checkpoint that this life of the learner goes on from; None in the first life."""
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1 or self.prefetch < 1:
-            raise ValueError(f"batch size {self.batch_size} and prefetch {self.prefetch} must be at least 1")
-        if (
-            self.iteration_lag is not None
-        ):  # more than may come beside a batch: what was asked of actors in each other's place
+        if self.iteration_lag is not None:
+            # More than may come beside a batch: what was asked of actors in each other's place.
             object.__setattr__(self, "capacity", 2 * self.batch_size + self.slots * self.credits)
         if self.capacity < self.batch_size:
             raise ValueError(
@@ -77,28 +70,16 @@ class UnrollQueueConfig:
             )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadyUnrolls:
-    """A batch of unrolls to learn from. ``policy_version`` int64 [T, B]: who acted; ``epoch``: of which life of the learner."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReadyUnrolls(Ready):
+    """A batch of unrolls; ``epoch``: of which life of the learner."""
 
-    batch: UnrollBatch
-    policy_version: NDArray[np.int64]
     epoch: int
-    staging: UnrollStaging
-    ready: Any = None
-    origins: Sequence[str] = ()
-    played: tuple[int, int] = 0, 0
 
-    def wait(self) -> UnrollBatch:
-        """The batch, once the device has it; the host does not wait."""
-        batch: UnrollBatch = on_current_stream(self.batch, self.ready)
-        return batch
-
-    def newest_frames(self) -> Tensor:
+    def newest_frames(self) -> Any:
         """The newest frame of every observation but the last of each unroll, which the next unroll shows again: [B * T, *F*]. Of
         observations of one column."""
-        frames: Tensor = self.wait().observation[:, :-1, -1].flatten(0, 1)
-        return frames
+        return self.wait().observation[:, :-1, -1].flatten(0, 1)
 
 
 class UnrollQueue(BatchThread[ReadyUnrolls]):
@@ -121,7 +102,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
         super().__init__("unroll-queue")
         self._config, self._versions = config, versions
         self._epoch = config.epoch
-        self._published = False
+        self._published = self._awaited = False
         self.heard_epoch = 0
         """The latest epoch that an actor has weights of."""
         self._server = Server(config.endpoint, security, high_water_mark=max(64, 4 * config.credits))
@@ -154,10 +135,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
             self._roster.resume(config.resumed_from)
         # beside those ready: one that the loop computes from, one whose copy may not have finished
         self._staging = unroll_buffers(config.layout, config.batch_size, config.prefetch + 2, device)
-        self._learned = 0
-        self._awaited = False
-        self._passed_over = 0
-        self._outdated = 0
+        self._learned = self._passed_over = self._outdated = 0
         self._status = ShardStatus()
         self._queue_status = QueueSummary()
         self._given_up = ""
@@ -243,7 +221,10 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
                 now = time.monotonic()
                 head = self._table.head
                 busy = self._ingest.receive(now) > 0
-                self._note_arrival(head)
+                newest = self._table.unrolls[-1] if self._table.head > head else None
+                # In a life of its own, or without weights, it has no age.
+                if newest is not None and newest.epoch == self._epoch and newest.policy_version:
+                    self._limit.arrived(self._versions.age(newest.policy_version))
                 busy |= self._assemble()
                 self._ingest.reply()
                 if now >= next_status:
@@ -263,19 +244,14 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
             return len(self._table)
         return len(self._table) + (self._table.taken - self._passed_over if self._awaited else self._config.batch_size)
 
-    def _note_arrival(self, head: int) -> None:
-        """Measure how old the latest unroll is, where one has come since ``head``; in a life of its own, or without weights, it
-        has no age."""
-        newest = self._table.newest
-        if self._table.head > head and newest is not None and newest.epoch == self._epoch and newest.policy_version:
-            self._limit.arrived(self._versions.age(newest.policy_version))
-
     def _assemble(self) -> bool:
         """Make the oldest unrolls that may still be learned from a batch, if one is wanted; True when that was done."""
         size = self._config.batch_size
         if len(self._ready) >= self._config.prefetch or len(self._table) < size:
             return False
-        self._discard()
+        least = None if self._iterations is None else self._iterations.least_version
+        most = self._limit.updates
+        self._table.discard(lambda unroll: self._refusal(unroll, most, least))
         if len(self._table) < size or (staging := self._staging.take()) is None:
             return False
         epoch = self._epoch if self._published else 0
@@ -289,14 +265,18 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
             origins = [unroll.origin for unroll in unrolls]
             recording.span("assemble", began, time.perf_counter_ns())
         played = self._roster.steps_total, self._roster.raw_frames_total
-        self._hand_over(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready, origins, played))
+        self._hand_over(
+            ReadyUnrolls(
+                batch=batch,
+                policy_version=staging.arrays["policy_version"],
+                staging=staging,
+                ready=ready,
+                origins=origins,
+                played=played,
+                epoch=epoch,
+            )
+        )
         return True
-
-    def _discard(self) -> None:
-        """Give up the unrolls that may not be learned from any more."""
-        least = None if self._iterations is None else self._iterations.least_version
-        most = self._limit.updates
-        self._table.discard(lambda unroll: self._refusal(unroll, most, least))
 
     def _read(self, raw: RawMessage) -> Segment:
         unroll = read_segment(raw, self._config.layout)
@@ -321,7 +301,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
         received, learned, waiting = table.accepted, self._learned, len(table)
         in_flight = received - learned - sum(dropped.values())
         depth = waiting if self._iterations is None else in_flight
-        head = table.oldest_version
+        head = table.unrolls[0].policy_version if table.unrolls else None
         self._limit.count(table.dropped["stale"], table.taken, now)
         rejected = dict(ingest.rejected)
         rejected |= {f"malformed_{reason}": count for reason, count in self._server.malformed.items()}
@@ -337,7 +317,7 @@ class UnrollQueue(BatchThread[ReadyUnrolls]):
             head_age_updates=None if head is None else self._versions.age(head),
             arrival_age_updates=self._limit.arrival_age_updates,
             duplicates=ingest.duplicates_total,
-            produced=sum(record.produced for record in self._roster.actors.values()) // length,
+            produced=sum(record.status.produced for record in self._roster.actors.values()) // length,
         )
         self._status = ShardStatus(
             state="serving",

@@ -3,8 +3,8 @@
 Keys of shard k of run id, all under ``run:{id}:shard:{k}:``
 
 =================  ======  ===========================================================================================
-``chunk:{gen}``    string  one chunk as received: number of parts, their lengths, the parts
-``log``            hash    generation -> slot, steps: which chunks there are
+``chunk:{gen}``    string  one chunk as received: its parts, as a msgpack array
+``log``            set     the generations of the chunks that there are
 ``counters``       hash    totals of the run (transitions inserted and sampled, next generation, the learner's epoch, ...)
 ``counted``        string  how much of each life of an actor is in the totals of steps and raw frames, as JSON
 ``seen``           hash    actor -> its incarnation, the highest sequence number accepted from it, and its transitions
@@ -24,25 +24,22 @@ at any moment the log says about every chunk either that it was accepted and cou
 """
 
 import json
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any, cast
 
+import msgpack  # type: ignore[import-untyped]
 import redis
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import WatchError
 
 from rljob.ingest.roster import Counted
-from rljob.ingest.sessions import Accepted
-from rljob.ingest.table import Lease
+from rljob.ingest.table import Accepted, Lease
 from rljob.replay.redis_client import LostWrites, check_server
 from rljob.strict_json import dumps
 from rljob.wire import MalformedMessage, RawMessage, decode_header
 
-_ENTRY = struct.Struct("<II")
 EPISODES_KEPT = 10_000
 _RENEWED_AT_ONCE = 512
 _TOMBSTONE_SECONDS = 3600
@@ -70,27 +67,15 @@ class Memory:
     expiring: bool = False
 
     @property
-    def drops_chunks(self) -> bool:
-        """Whether the server makes room by dropping keys of its choice. A volatile policy drops only what expires."""
-        drops = self.policy.startswith(("allkeys", "volatile") if self.expiring else "allkeys")
-        return self.limit_bytes > 0 and drops
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One line of the log's index."""
-
-    generation: int
-    slot: int
-    steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedChunk:
-    """A chunk to be written: its index line and its parts, header first, as received."""
-
-    entry: LogEntry
-    raw: RawMessage
+    def drops_chunks(self) -> str:
+        """Why the server makes room by dropping keys of its choice; empty where it does not. A volatile policy drops only what
+        expires."""
+        if not self.limit_bytes or not self.policy.startswith(("allkeys", "volatile") if self.expiring else "allkeys"):
+            return ""
+        return (
+            f"Redis drops chunks to make room (maxmemory-policy is {self.policy}); "
+            "set it to noeviction, or give the replay a Redis of its own"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +93,10 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction. ``clear`` first removes, in a transaction of its own, whatever chunks are there."""
+    """One transaction. ``chunks``: the generation of each, and the message as it was received. ``clear`` first removes, in a
+    transaction of its own, whatever chunks are there."""
 
-    chunks: Sequence[LoggedChunk] = ()
+    chunks: Sequence[tuple[int, RawMessage]] = ()
     evicted: Sequence[int] = ()
     state: LogState | None = None
     clear: bool = False
@@ -126,8 +112,7 @@ class ChunkLog:
     """
 
     def __init__(self, client: Redis, run: str, shard: int, owner: str, keep_seconds: int = 0) -> None:
-        self.client = client
-        self.owner = owner
+        self.client, self.owner = client, owner
         self._run = f"run:{run}:"
         self._shard = f"run:{run}:shard:{shard}:"
         self._counted: Counted | None = None  # what the last transaction that wrote it has written
@@ -159,23 +144,26 @@ class ChunkLog:
 
     def renew(self) -> None:
         """Postpone the expiry of chunks; every commit does so for all other keys."""
-        generations = cast(list[bytes], self.client.hkeys(self._shard + "log"))
-        for start in range(0, len(generations), _RENEWED_AT_ONCE):
+        keys = self._chunk_keys(self.client)
+        for start in range(0, len(keys), _RENEWED_AT_ONCE):
             pipe = self.client.pipeline(transaction=False)
-            for generation in generations[start : start + _RENEWED_AT_ONCE]:
-                pipe.expire(self._shard + f"chunk:{generation.decode()}", self._expires_seconds or 0)
+            for key in keys[start : start + _RENEWED_AT_ONCE]:
+                pipe.expire(key, self._expires_seconds or 0)
             pipe.execute()
 
     def remove(self) -> int:
         """Remove all that is there, and answer how many chunks; a service that still writes is `OwnerLost` from then on."""
         self.client.set(self._shard + "owner", self.owner, ex=_TOMBSTONE_SECONDS)
-        found = cast(list[bytes], self.client.hkeys(self._shard + "log"))
-        for start in range(0, len(found), _RENEWED_AT_ONCE):
-            self.client.unlink(
-                *(self._shard + f"chunk:{each.decode()}" for each in found[start : start + _RENEWED_AT_ONCE])
-            )
+        keys = self._chunk_keys(self.client)
+        for start in range(0, len(keys), _RENEWED_AT_ONCE):
+            self.client.unlink(*keys[start : start + _RENEWED_AT_ONCE])
         self.client.unlink(*self._whole_keys)
-        return len(found)
+        return len(keys)
+
+    def _chunk_keys(self, client: Redis) -> list[str]:
+        return [
+            f"{self._shard}chunk:{each.decode()}" for each in cast(set[bytes], client.smembers(self._shard + "log"))
+        ]
 
     @property
     def _whole_keys(self) -> list[str]:
@@ -211,9 +199,9 @@ class ChunkLog:
         shard = self._shard
         with self.client.pipeline(transaction=True) as pipe:
             self._watch_owner(pipe)
-            old = cast(list[bytes], pipe.hkeys(shard + "log"))
+            old = self._chunk_keys(pipe)
             pipe.multi()
-            pipe.delete(shard + "log", shard + "prio", *(shard + f"chunk:{name.decode()}" for name in old))
+            pipe.delete(shard + "log", shard + "prio", *old)
             pipe.execute()
 
     def _watch_owner(self, pipe: Pipeline) -> bool:
@@ -238,13 +226,11 @@ class ChunkLog:
             counting = len(pipe) - 1
             if commit.evicted:
                 pipe.delete(*(shard + f"chunk:{generation}" for generation in commit.evicted))
-                pipe.hdel(shard + "log", *map(str, commit.evicted))
-            for chunk in commit.chunks:
-                packed = pack_parts(chunk.raw.parts())
-                pipe.set(shard + f"chunk:{chunk.entry.generation}", packed, ex=self._expires_seconds)
+                pipe.srem(shard + "log", *commit.evicted)
+            for generation, raw in commit.chunks:
+                pipe.set(shard + f"chunk:{generation}", msgpack.packb(raw.parts()), ex=self._expires_seconds)
             if commit.chunks:
-                lines = {str(c.entry.generation): _ENTRY.pack(c.entry.slot, c.entry.steps) for c in commit.chunks}
-                pipe.hset(shard + "log", mapping=cast(dict[Any, Any], lines))
+                pipe.sadd(shard + "log", *(generation for generation, _ in commit.chunks))
             if commit.state is not None:
                 pipe.hset(shard + "counters", mapping=dict[Any, Any](commit.state.counters))
                 counted = commit.state.counted
@@ -293,19 +279,17 @@ class ChunkLog:
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedLog(f"the counters of {self._shard} are damaged: {error}") from None
 
-    def index(self) -> list[LogEntry]:
-        """The stored chunks, oldest first. Raises ``DamagedLog``."""
-        lines = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "log"))
+    def index(self) -> list[int]:
+        """The generations of the stored chunks, oldest first. Raises ``DamagedLog``."""
         try:
-            entries = [LogEntry(int(generation), *_ENTRY.unpack(line)) for generation, line in lines.items()]
-        except (ValueError, struct.error) as error:
+            return sorted(map(int, cast(set[bytes], self.client.smembers(self._shard + "log"))))
+        except ValueError as error:
             raise DamagedLog(f"the index of {self._shard} is damaged: {error}") from None
-        return sorted(entries, key=lambda entry: entry.generation)
 
-    def chunks(self, entries: Sequence[LogEntry]) -> list[RawMessage | None]:
-        """The messages of these entries; None for one that is missing or damaged. Keep to a few hundred (F48). Raises
+    def chunks(self, generations: Sequence[int]) -> list[RawMessage | None]:
+        """The messages of these generations; None for one that is missing or damaged. Keep to a few hundred (F48). Raises
         ``DamagedLog`` where they are of another release's protocol."""
-        values = cast(list[bytes | None], self.client.mget([self._shard + f"chunk:{e.generation}" for e in entries]))
+        values = cast(list[bytes | None], self.client.mget([f"{self._shard}chunk:{each}" for each in generations]))
         return [None if value is None else _readable(value) for value in values]
 
     def weights(self) -> bytes | None:
@@ -340,31 +324,11 @@ def _accepted(value: bytes) -> Accepted:
     return Accepted(incarnation, int(sequence), int(transitions))
 
 
-def pack_parts(parts: Iterable[bytes | memoryview]) -> bytes:
-    """Message parts as one value."""
-    kept = list(parts)
-    return b"".join([struct.pack(f"<{len(kept) + 1}I", len(kept), *map(len, kept)), *kept])
-
-
-def unpack_parts(value: bytes) -> list[memoryview]:
-    """The parts of ``pack_parts``; they keep ``value`` alive. Raises ``ValueError`` when it is no such value."""
-    view = memoryview(value)
-    try:
-        (count,) = struct.unpack_from("<I", view)
-        lengths = struct.unpack_from(f"<{count}I", view, 4)
-    except struct.error:
-        raise ValueError("a stored chunk is cut short") from None
-    ends = list(accumulate(lengths, initial=4 + 4 * count))
-    if ends[-1] != len(value):
-        raise ValueError("a stored chunk has the wrong length")
-    return [view[start:end] for start, end in pairwise(ends)]
-
-
 def _readable(value: bytes) -> RawMessage | None:
     try:
-        raw = decode_header(unpack_parts(value))
+        raw = decode_header(msgpack.unpackb(value))
         raw.verify()
-    except (ValueError, MalformedMessage) as problem:
+    except (ValueError, TypeError, MalformedMessage) as problem:
         if isinstance(problem, MalformedMessage) and problem.reason == "version":
             raise DamagedLog(f"its chunks are of another release's protocol, {problem.detail}") from None
         return None

@@ -6,8 +6,7 @@ from rljob.api import RLJob, credits_per_actor
 from rljob.api.parameters import TransitionParameterSet
 from rljob.api.replay import ReplayParameters
 from rljob.envs.spec import EnvironmentSpec
-from rljob.experience import SegmentLayout, transition_layout
-from rljob.experience.columns import ActionSpace
+from rljob.experience import ActionSpace, SegmentLayout, transition_layout
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.redis_client import Login
 from rljob.replay.table import Capacity

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from rljob.ingest.table import Lease, StoredChunk
-from rljob.replay.chunk_log import Commit, LogEntry, LoggedChunk, LogState
+from rljob.ingest.table import Lease, NoLog, StoredChunk
+from rljob.replay.chunk_log import Commit, LogState
 from rljob.replay.log_writer import LogWriter, WriterEvent
 from rljob.replay.table import ReplayTable
 
@@ -22,7 +22,7 @@ State = Literal["Off", "Restoring", "Durable", "Refilling", "Evicting", "Down", 
 _NOT_DURABLE: dict[str, State] = {"down": "Down", "full": "Full", "lost": "Lost"}
 
 
-class Durability:
+class Durability(NoLog):
     """Follows a table with two cursors over its ordinals: submitted to the writer, and committed.
 
     While ``durable``, a chunk may be acknowledged once it is below ``acknowledged``; otherwise at once. When Redis
@@ -34,36 +34,31 @@ class Durability:
     """
 
     def __init__(self, table: ReplayTable, writer: LogWriter | None, state: Callable[[], LogState]) -> None:
-        self._table = table
-        self._writer = writer
-        self._state = state
+        super().__init__(table)
+        self._writer, self._state = writer, state
         self.durable = writer is not None
         self.reachable = writer is not None
         self.state: State = "Off" if writer is None else "Restoring"
         self.reason = ""
-        self.failures_total = 0
+        self.failures_total = self._token = 0
         self.latency_seconds = 0.0
-        self._submitted = table.head
-        self._committed = table.head
-        self._clear = False
+        self._submitted = self._committed = table.head
+        self._clear = self._state_wanted = False
         self._evicted: list[int] = []
         self._leases: dict[int, Lease] = {}
         self._episodes: list[Mapping[str, Any]] = []
         self._weights: Callable[[], bytes] | None = None
-        self._state_wanted = False
-        self._sent_at: dict[int, float] = {}
-        self._token = 0
-        self._heads: dict[int, int] = {}
+        self._under_way: dict[int, tuple[int, float]] = {}  # by token: the head of the table then, and when it was sent
 
     @property
     def acknowledged(self) -> int:
         """Chunks with an ordinal below this may be acknowledged."""
-        return self._committed if self.durable else self._table.head
+        return self._committed if self.durable else super().acknowledged
 
     @property
     def lag_chunks(self) -> int:
         """Chunks in the table that are not yet known to be in Redis."""
-        return self._table.head - max(self._committed, self._table.oldest)
+        return int(self._table.head - max(self._committed, self._table.oldest))
 
     @property
     def up_to_date(self) -> bool:
@@ -72,7 +67,7 @@ class Durability:
 
     @property
     def _written(self) -> bool:
-        return not self._work_waits() and not self._heads
+        return not self._work_waits() and not self._under_way
 
     @property
     def used_memory_bytes(self) -> int | None:
@@ -140,11 +135,11 @@ class Durability:
 
     def _take(self, event: WriterEvent, writer: LogWriter) -> None:
         if event.kind == "done":
-            head = self._heads.pop(event.token, None)
-            if head is None:
+            if event.token not in self._under_way:
                 return  # submitted before its writer's failure was heard of; what it wrote is written again
+            head, sent_at = self._under_way.pop(event.token)
             self._committed = max(self._committed, head)
-            self.latency_seconds = time.monotonic() - self._sent_at.pop(event.token)
+            self.latency_seconds = time.monotonic() - sent_at
             if not self.durable and self._committed == self._table.head and self.state != "Evicting":
                 writer.settled()
                 if writer.drops_chunks:
@@ -160,15 +155,13 @@ class Durability:
             self.durable = self.reachable = False
             self.failures_total += 1
             self.state, self.reason = _NOT_DURABLE[event.kind], event.reason
-            self._heads.clear()
-            self._sent_at.clear()
+            self._under_way.clear()
 
     def _write_anew(self) -> None:
         self._submitted = self._committed = self._table.oldest
         self._clear = True
         self._evicted.clear()
-        self._heads.clear()
-        self._sent_at.clear()
+        self._under_way.clear()
 
     def _work_waits(self) -> bool:
         return bool(
@@ -188,10 +181,7 @@ class Durability:
         # of them. While refilling they were acknowledged already, as not durable, and may follow piece by piece.
         stop = self._table.head if self.durable else min(first + _CHUNKS_PER_REFILL, self._table.head)
         commit = Commit(
-            chunks=[
-                LoggedChunk(LogEntry(stored.generation, stored.slot, stored.steps), stored.raw)
-                for stored in map(self._table.chunk, range(first, stop))
-            ],
+            chunks=[(stored.generation, stored.raw) for stored in map(self._table.chunk, range(first, stop))],
             evicted=self._evicted,
             state=self._state(),
             clear=self._clear,
@@ -200,8 +190,7 @@ class Durability:
             episodes=self._episodes,
         )
         self._token += 1
-        self._heads[self._token] = stop
-        self._sent_at[self._token] = time.monotonic()
+        self._under_way[self._token] = stop, time.monotonic()
         self._writer.submit(self._token, commit)
         self._submitted = stop
         self._evicted, self._episodes, self._leases = [], [], {}

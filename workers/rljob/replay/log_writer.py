@@ -1,8 +1,6 @@
 """The thread that writes the log: it takes commits in order, and says when they are done or Redis is gone."""
 
-import contextlib
 import logging
-import os
 import queue
 import threading
 import time
@@ -14,7 +12,7 @@ import redis
 
 from rljob.replay.chunk_log import ChunkLog, Commit, Memory, OwnerLost
 from rljob.replay.redis_client import in_words
-from rljob.threads import SupervisedThread
+from rljob.threads import SupervisedThread, Waker
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +42,7 @@ class WriterEvent:
 class LogWriter:
     """Writes commits to a ``ChunkLog`` on its own thread, at most a few waiting at a time.
 
-    ``fileno`` becomes readable when there are events; ``events`` takes them. After a failure every commit is discarded up
+    ``waker`` becomes readable when there are events; ``events`` takes them. After a failure every commit is discarded up
     to the next one that clears: the owner of the table, which may hear of the failure late, starts over with that one from
     what it has in memory. ``used_memory_bytes`` is Redis's own account, asked for at first and every few seconds, None until it
     has answered; ``drops_chunks`` says why what is written may be dropped again, empty where it is kept.
@@ -57,32 +55,17 @@ class LogWriter:
         self._log = chunk_log
         self._commits: queue.Queue[tuple[int, Commit] | None] = queue.Queue(_QUEUED_COMMITS)
         self._events: deque[WriterEvent] = deque()
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
+        self.waker = Waker()
+        """Becomes readable when there are events."""
         self.used_memory_bytes: int | None = None
-        self.drops_chunks = ""
-        self._next_memory = 0.0
-        self._next_renewal = 0.0
+        self.drops_chunks = self._said = ""
+        self._next_memory = self._next_renewal = 0.0
         self._discards = False
         self._failures = 0  # in a row, none of them followed by a log that had caught up
-        self._said = ""
         self._stop = threading.Event()
-        self._thread = SupervisedThread("replay-log", self._run, ended=lambda: self._tell(WriterEvent("lost")))
-        self._thread.start()
-
-    def fileno(self) -> int:
-        """A file descriptor to poll for events."""
-        return self._wake_read
-
-    def check(self) -> None:
-        """Raise ``ThreadEnded`` if the thread has ended by a defect; its last event is ``lost``."""
-        self._thread.check()
-
-    @property
-    def failed(self) -> bool:
-        """Whether the thread has ended by a defect: nothing more will be written."""
-        return self._thread.failed
+        self.thread = SupervisedThread("replay-log", self._run, ended=lambda: self._tell(WriterEvent("lost")))
+        """One that has ended by a defect writes nothing more; its last event is ``lost``."""
+        self.thread.start()
 
     @property
     def has_room(self) -> bool:
@@ -95,8 +78,7 @@ class LogWriter:
 
     def events(self) -> list[WriterEvent]:
         """What has happened since the last call, in order."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_read, 4096)
+        self.waker.clear()
         taken = []
         while self._events:
             taken.append(self._events.popleft())
@@ -109,14 +91,13 @@ class LogWriter:
     def close(self, timeout_seconds: float = 5.0) -> None:
         """Write what is queued, then stop."""
         self._stop.set()
-        if self._thread.alive:
+        if self.thread.alive:
             try:
                 self._commits.put(None, timeout=timeout_seconds)
             except queue.Full:
                 log.warning("replay log: not written before the end, Redis is too slow")
-        if self._thread.close(timeout_seconds):
-            os.close(self._wake_read)
-            os.close(self._wake_write)
+        if self.thread.close(timeout_seconds):
+            self.waker.close()
 
     def _run(self) -> None:
         self._ask_memory(time.monotonic())
@@ -178,7 +159,7 @@ class LogWriter:
 
     def _heed_policy(self, memory: Memory) -> None:
         """Report whether the server may drop keys, once each time that this changes."""
-        before, self.drops_chunks = self.drops_chunks, _dropping(memory) if memory.drops_chunks else ""
+        before, self.drops_chunks = self.drops_chunks, memory.drops_chunks
         if self.drops_chunks and self.drops_chunks != before:
             log.warning("replay log: %s; not durable", self.drops_chunks)
         elif before and not self.drops_chunks:
@@ -209,8 +190,7 @@ class LogWriter:
 
     def _tell(self, event: WriterEvent) -> None:
         self._events.append(event)
-        with contextlib.suppress(BlockingIOError):  # full means that wake-ups are waiting already
-            os.write(self._wake_write, b"!")
+        self.waker.wake()
 
 
 def _pause(first_seconds: float, last_seconds: float, failures: int) -> float:
@@ -223,13 +203,6 @@ def _room(before: Memory, now: Memory) -> bool:
     if now.limit_bytes == 0 or now.limit_bytes > before.limit_bytes:
         return True
     return now.used_bytes <= before.used_bytes - _ROOM_FRACTION * now.limit_bytes
-
-
-def _dropping(memory: Memory) -> str:
-    return (
-        f"Redis drops chunks to make room (maxmemory-policy is {memory.policy}); "
-        "set it to noeviction, or give the replay a Redis of its own"
-    )
 
 
 def _full(memory: Memory | None) -> str:

@@ -1,7 +1,7 @@
 """The one way this room connects to Redis, and what its errors mean."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -84,23 +84,25 @@ def check_server(client: Redis) -> None:
             raise UnsuitableServer(f"Redis {version} is too old; use {oldest} or later")
 
 
+_MEANINGS: Final[Sequence[tuple[Any, str]]] = (
+    (redis.TimeoutError, "Redis does not answer in time ({})"),
+    (redis.AuthenticationError | redis.exceptions.NoPermissionError, "Redis refuses this user: {}"),
+    (redis.BusyLoadingError, "Redis is still reading its data"),
+    (redis.ConnectionError, "Redis can't be reached ({})"),
+    (redis.ReadOnlyError, "Redis is a read-only replica; give the address of the primary"),
+    (redis.OutOfMemoryError, "Redis has no memory left: {}"),
+)
+"""The first that fits counts: some are of the kind of others."""
+
+
 def in_words(error: redis.RedisError) -> str:
     """What an error of Redis means for the job's user, and where it is known, how to mend it; one line."""
     if isinstance(error, UnsuitableServer | LostWrites):
         return str(error)
     text = (str(error).splitlines() or [""])[0] or type(error).__name__
-    if isinstance(error, redis.TimeoutError):
-        return f"Redis does not answer in time ({text})"
-    if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
-        return f"Redis refuses this user: {text}"
-    if isinstance(error, redis.BusyLoadingError):
-        return "Redis is still reading its data"
-    if isinstance(error, redis.ConnectionError):
-        return f"Redis can't be reached ({text})"
-    if isinstance(error, redis.ReadOnlyError):
-        return "Redis is a read-only replica; give the address of the primary"
-    if isinstance(error, redis.OutOfMemoryError):
-        return f"Redis has no memory left: {text}"
+    for kind, words in _MEANINGS:
+        if isinstance(error, kind):
+            return words.format(text)
     if "MISCONF" in text:
         return "Redis can't save to its disk and takes no writes; free space there"
     return f"Redis answers with an error: {text}"

@@ -3,11 +3,8 @@
 import logging
 import struct
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from itertools import chain, repeat
 from typing import TypeVar
 
 import lz4.block
@@ -16,7 +13,7 @@ import redis
 
 from rljob.experience import InvalidSegment, Segment
 from rljob.ingest.table import read_segment
-from rljob.replay.chunk_log import ChunkLog, LogEntry
+from rljob.replay.chunk_log import ChunkLog
 from rljob.replay.redis_client import in_words
 from rljob.replay.table import ReplayTable
 from rljob.wire import MalformedMessage, RawMessage
@@ -56,9 +53,6 @@ def patiently(read: Callable[[], T], patience_seconds: float) -> Generator[list[
         time.sleep(_RETRY_SECONDS)
 
 
-_Decoded = tuple[Segment, RawMessage] | InvalidSegment | MalformedMessage
-
-
 def restore_chunks(table: ReplayTable, chunk_log: ChunkLog, patience_seconds: float) -> Iterator[list[int]]:
     """Fill an empty table from the log, a slice at a time, oldest first; then apply the snapshot of weights.
 
@@ -66,47 +60,25 @@ def restore_chunks(table: ReplayTable, chunk_log: ChunkLog, patience_seconds: fl
     table that has become smaller. A slice that can't be read is tried again for ``patience_seconds``, with an empty yield after
     each attempt; then its ``redis.RedisError`` is raised, with all before it stored. Raises ``DamagedLog``.
     """
-    entries = yield from patiently(chunk_log.index, patience_seconds)
+    generations = yield from patiently(chunk_log.index, patience_seconds)
     snapshot = yield from patiently(chunk_log.weights, patience_seconds)
-    slices = [entries[start : start + _CHUNKS_PER_SLICE] for start in range(0, len(entries), _CHUNKS_PER_SLICE)]
-
-    def decode(raw: RawMessage | None) -> _Decoded:
-        try:
-            if raw is None:
-                raise InvalidSegment("missing or damaged")
-            return read_segment(raw, table.layout, with_frames=False), raw
-        except (InvalidSegment, MalformedMessage) as problem:
-            return problem
-
-    def read(some: Sequence[LogEntry]) -> list[_Decoded]:
-        return [decode(raw) for raw in chunk_log.chunks(some)]
-
-    # Frames are decompressed without the interpreter's lock, so another thread reads one slice ahead. Where that fails, it is
-    # heard of when the slice is wanted, with all before it stored.
-    with ThreadPoolExecutor(1, thread_name_prefix="restore") as reader:
-        ahead = deque(reader.submit(read, some) for some in slices[:1])
-        for number, some in enumerate(slices):
-            attempts: Iterator[Callable[[], list[_Decoded]]]
-            attempts = chain([ahead.popleft().result], repeat(partial(read, some)))
-            results = yield from patiently(partial(_next_attempt, attempts), patience_seconds)
-            ahead.extend(reader.submit(read, following) for following in slices[number + 1 : number + 2])
-            dropped: list[int] = []
-            arrivals, generations = [], []
-            for entry, result in zip(some, results, strict=True):
-                if isinstance(result, tuple):
-                    arrivals.append(result)
-                    generations.append(entry.generation)
-                else:
-                    log.warning("replay log: chunk %d is left out: %s", entry.generation, result)
-                    dropped.append(entry.generation)
-            evicted = table.insert(arrivals, restored=generations)
-            yield dropped + [chunk.generation for chunk in evicted]
+    for start in range(0, len(generations), _CHUNKS_PER_SLICE):
+        some = generations[start : start + _CHUNKS_PER_SLICE]
+        raws = yield from patiently(partial(chunk_log.chunks, some), patience_seconds)
+        dropped: list[int] = []
+        found: dict[int, tuple[Segment, RawMessage]] = {}
+        for generation, raw in zip(some, raws, strict=True):
+            try:
+                if raw is None:
+                    raise InvalidSegment("missing or damaged")
+                found[generation] = read_segment(raw, table.layout, with_frames=False), raw
+            except (InvalidSegment, MalformedMessage) as problem:
+                log.warning("replay log: chunk %d is left out: %s", generation, problem)
+                dropped.append(generation)
+        evicted = table.insert(list(found.values()), restored=list(found))
+        yield dropped + [chunk.generation for chunk in evicted]
     if snapshot is not None:
         _apply_weights(table, snapshot, table.layout.length)
-
-
-def _next_attempt(attempts: Iterator[Callable[[], T]]) -> T:
-    return next(attempts)()
 
 
 def pack_weights(table: ReplayTable) -> bytes:
@@ -118,11 +90,13 @@ def pack_weights(table: ReplayTable) -> bytes:
     generations = np.array([chunk.generation for chunk in chunks], np.uint32)
     steps = np.array([chunk.steps for chunk in chunks], np.uint32)
     length = table.layout.length
-    weights = [table.selector.weights(chunk.slot * length, chunk.steps).astype(np.float32) for chunk in chunks]
+    leaves, firsts = table.selector.tree.leaves, [chunk.slot * length for chunk in chunks]
+    weights = [
+        leaves[first : first + chunk.steps].astype(np.float32) for first, chunk in zip(firsts, chunks, strict=True)
+    ]
     body = b"".join([generations.tobytes(), steps.tobytes(), *(w.tobytes() for w in weights)])
     header = _HEADER.pack(table.selector.exponent, len(chunks), len(body))
-    packed: bytes = lz4.block.compress(body, store_size=False)
-    return header + packed
+    return header + bytes(lz4.block.compress(body, store_size=False))
 
 
 def _apply_weights(table: ReplayTable, snapshot: bytes, length: int) -> None:
@@ -149,4 +123,4 @@ def _apply_weights(table: ReplayTable, snapshot: bytes, length: int) -> None:
         chunk = table.chunk(ordinal)
         i = where.get(chunk.generation)
         if i is not None and int(steps[i]) == chunk.steps:
-            table.selector.restore(chunk.slot * length, weights[starts[i] : starts[i + 1]])
+            table.selector.tree.update_range(chunk.slot * length, weights[starts[i] : starts[i + 1]])

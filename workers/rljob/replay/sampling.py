@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from rljob.replay.table import ReplayTable
-from rljob.wire import Message, Server, encode
-from rljob.wire.schema import Scalar, drawn_column, drawn_of
+from rljob.wire import Message, Scalar, Server, drawn_column, drawn_of, encode
 
 log = logging.getLogger(__name__)
 
@@ -55,22 +54,13 @@ class Sampling:
         seed: int,
         played: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
-        self._server = server
-        self._table = table
-        self._service = service
-        self._shard = shard
+        self._server, self._table, self._service, self._shard = server, table, service, shard
         self._generator = np.random.default_rng(seed)
         self._played = played
         self._subscribers: dict[bytes, _Subscriber] = {}
         self.rejected: Counter[str] = Counter()
-        self.epoch = self.version = 0
-        self.batches_total = 0
-        self.mirrored_total = 0
+        self.epoch = self.version = self.batches_total = self.mirrored_total = 0
         self._learner = ""
-
-    def restore(self, epoch: int) -> None:
-        """Go on from the epoch that the log has."""
-        self.epoch = epoch
 
     @property
     def samples_wait(self) -> bool:
@@ -89,16 +79,13 @@ class Sampling:
         head = self._table.head
         return any(s.unsent is not None or s.cursor < head for s in self._subscribers.values())
 
-    def receive(self, now: float, state: str, stats: Callable[[], bytes]) -> int:
-        """Handle what has arrived. Returns the messages handled."""
-        handled = 0
-        while handled < MESSAGES_A_TURN:
+    def receive(self, state: str, stats: Callable[[], bytes]) -> None:
+        """Handle what has arrived, some messages at a time."""
+        for _ in range(MESSAGES_A_TURN):
             received = self._server.receive()
             if received is None:
-                break
-            handled += 1
+                return
             self._handle(*received, state, stats)
-        return handled
 
     def serve(self, now: float, *, sampling: bool) -> None:
         """Send what is due: mirrored chunks, then as many batches as the limiter allows (none unless ``sampling``)."""
@@ -223,7 +210,7 @@ class Sampling:
         fields: dict[str, Scalar] = {
             "req": answered[0][0],
             "parts": len(answered),
-            "mass": table.selector.priority_total,
+            "mass": table.selector.tree.total,
             "error": table.limiter.error,
             "shard": self._shard,
             "steps": steps,

@@ -16,8 +16,6 @@ class SumTree:
     """
 
     def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError(f"sum-tree of {capacity} leaves, it needs at least 1")
         self.capacity = capacity
         leaves = 1 << max(0, capacity - 1).bit_length()
         # levels[0] are the leaves, levels[-1] is the root alone.
@@ -144,12 +142,11 @@ HIGHEST_PRIORITY = 1e6
 class Prioritized:
     """P(i) = p_i^exponent / sum of p^exponent (Schaul et al. 2016, eq. 1), drawn with replacement, stratified.
 
-    Chooses among slot ids ``0..capacity-1``. Ids of a chunk are consecutive; all arrays are [n].
+    Chooses among slot ids ``0..capacity-1``, consecutive in a chunk; ``tree`` has their weights, priority ** exponent. All
+    arrays are [n].
     """
 
     def __init__(self, capacity: int, exponent: float) -> None:
-        if not 0.0 <= exponent <= 4.0:
-            raise ValueError(f"priority exponent is {exponent}, it must lie between 0 (uniform) and 4")
         self.exponent = exponent
         self.tree = SumTree(capacity)
 
@@ -179,23 +176,6 @@ class Prioritized:
         """(ids intp[n], probability of each f8[n]), as of ``SumTree``. Raises ``ValueError`` when no id has contents."""
         ids, weights = self.tree.sample(counts, generator)
         return ids, weights / self.tree.total
-
-    @property
-    def priority_total(self) -> float:
-        """Sum of the weights priority ** exponent of all ids; what the probabilities are fractions of."""
-        return self.tree.total
-
-    def priority_drift(self) -> float:
-        """Relative error of that sum from rounding; computed anew from all weights at each call."""
-        return self.tree.drift()
-
-    def weights(self, first: int, count: int) -> Array:
-        """The weights f8[count] of ids from ``first`` on."""
-        return self.tree.leaves[first : first + count]
-
-    def restore(self, first: int, weights: Array) -> None:
-        """Put back what ``weights`` returned."""
-        self.tree.update_range(first, weights)
 
     def _weights(self, priorities: Array) -> Array:
         return np.clip(priorities.astype(np.float64), LOWEST_PRIORITY, HIGHEST_PRIORITY) ** self.exponent

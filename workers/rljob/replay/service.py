@@ -25,7 +25,7 @@ from rljob.replay.redis_client import connect, in_words
 from rljob.replay.restore import GENERATION_JUMP, pack_weights, patiently, restore_chunks
 from rljob.replay.sampling import InTurns, Sampling
 from rljob.replay.selectors import Prioritized
-from rljob.replay.service_status import ShardParts, describe
+from rljob.replay.service_status import StatusClock, describe
 from rljob.replay.table import ReplayTable
 from rljob.strict_json import dumps
 from rljob.telemetry.clock import StageClock
@@ -78,6 +78,8 @@ class ReplayService:
         except BaseException:
             self.ingest_server.close()
             raise
+        # Where actors and the learner connect; ports are resolved.
+        self.ingest_endpoint, self.sample_endpoint = self.ingest_server.endpoint, self.sample_server.endpoint
         self.sampling = Sampling(
             self.sample_server,
             self.table,
@@ -100,33 +102,12 @@ class ReplayService:
             InTurns(self.table, self.sampling) if config.in_turns else None,
         )
         self.on_turn: Callable[[], None] = lambda: None
-        self._parts = ShardParts(
-            self.service,
-            config,
-            self.table,
-            self.ingest,
-            self.sampling,
-            self.durability,
-            self.roster,
-            (self.ingest_server, self.sample_server),
-            self.clock,
-        )
+        self._blocked = StatusClock()
         self._stats: tuple[float, bytes] = (-1.0, b"{}")
-        self._next_status = self._next_housekeeping = 0.0
+        self._next_status = self._next_housekeeping = self.priority_drift = 0.0
         self._next_snapshot = time.monotonic() + config.snapshot_seconds
-        self.priority_drift = 0.0
         self.status = ShardStatus()
         self._publish(time.monotonic())
-
-    @property
-    def ingest_endpoint(self) -> str:
-        """Where actors connect; the port is resolved."""
-        return self.ingest_server.endpoint
-
-    @property
-    def sample_endpoint(self) -> str:
-        """Where the learner connects; the port is resolved."""
-        return self.sample_server.endpoint
 
     def run(self, stop: threading.Event) -> None:
         """Serve until ``stop`` is set; then write what waits to the log and close everything."""
@@ -141,7 +122,7 @@ class ReplayService:
         poller.register(self.ingest_server.socket, zmq.POLLIN)
         poller.register(self.sample_server.socket, zmq.POLLIN)
         if self._writer is not None:
-            poller.register(self._writer.fileno(), zmq.POLLIN)
+            poller.register(self._writer.waker.fileno(), zmq.POLLIN)
         while not stop.is_set():
             self.clock.enter("poll")
             wait = _LAGGING_MILLISECONDS if self.sampling.mirror_lags else _IDLE_MILLISECONDS
@@ -158,18 +139,18 @@ class ReplayService:
                 self.clock.enter("log")
                 self.durability.pump()
                 if self._writer is not None:
-                    self._writer.check()  # before anything is acknowledged that it has not written
+                    self._writer.thread.check()  # before anything is acknowledged that it has not written
                 self.clock.enter("ingest")
                 self.ingest.reply()
             self.clock.enter("sample")
             if self.sample_server.socket in readable:
-                self.sampling.receive(now, self.state, self._stats_json)
+                self.sampling.receive(self.state, self._stats_json)
             self.sampling.serve(now, sampling=warming is None)
             if warming is None:
                 self.state = "serving" if self.table.limiter.inserted >= self.config.limiter.min_size else "filling"
             self.on_turn()
             self.clock.enter("status")
-            self._parts.blocked.observe(now, self.table.limiter, self.ingest.inserts_wait, self.sampling.samples_wait)
+            self._blocked.observe(now, self.table.limiter, self.ingest.inserts_wait, self.sampling.samples_wait)
             self._housekeep(now, warm=warming is None)
 
     def _warm(self) -> Iterator[list[int]]:
@@ -224,7 +205,7 @@ class ReplayService:
         self.roster.resume(Counted(steps, raw_frames, lives))
         self._counted = self.roster.counted()
         self.roster.episodes_total = counters.get("episodes", 0)
-        self.sampling.restore(counters.get("learner_epoch", 0))
+        self.sampling.epoch = counters.get("learner_epoch", 0)
         self.ingest.restore(state.seen)
         self._next_generation = counters.get("next_generation", 0)
 
@@ -258,13 +239,27 @@ class ReplayService:
         self.ingest.expire(now)
         self._counted = self.roster.counted()
         self.durability.touch()
-        self.priority_drift = self.table.selector.priority_drift()
+        self.priority_drift = self.table.selector.tree.drift()
         if now >= self._next_snapshot:
             self._next_snapshot = now + self.config.snapshot_seconds
             self.durability.snapshot(lambda: pack_weights(self.table))
 
     def _publish(self, now: float) -> None:
-        self.status = describe(self._parts, self.state, self.priority_drift, now)
+        self.status = describe(
+            service=self.service,
+            config=self.config,
+            table=self.table,
+            ingest=self.ingest,
+            sampling=self.sampling,
+            durability=self.durability,
+            roster=self.roster,
+            servers=(self.ingest_server, self.sample_server),
+            clock=self.clock,
+            blocked=self._blocked,
+            state=self.state,
+            priority_drift=self.priority_drift,
+            now=now,
+        )
 
     def _stats_json(self) -> bytes:
         now = time.monotonic()
@@ -284,7 +279,7 @@ class ReplayService:
 
     def _end(self) -> None:
         if self._writer is not None:
-            if self.state != "warming" and not self._writer.failed:
+            if self.state != "warming" and not self._writer.thread.failed:
                 self._counted = self.roster.counted()
                 self.durability.snapshot(lambda: pack_weights(self.table))
                 self.durability.flush(3.0)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from rljob.ingest.roster import Roster
 from rljob.ingest.service import Ingest
@@ -21,8 +21,7 @@ class StatusClock:
     """How long each side has waited for the other because of the limiter."""
 
     def __init__(self) -> None:
-        self.insert_blocked_seconds = 0.0
-        self.sample_blocked_seconds = 0.0
+        self.insert_blocked_seconds = self.sample_blocked_seconds = 0.0
         self._last: float | None = None
 
     def observe(self, now: float, limiter: SamplesPerInsertLimiter, inserts_wait: bool, samples_wait: bool) -> None:
@@ -36,35 +35,34 @@ class StatusClock:
             self.sample_blocked_seconds += elapsed
 
 
-@dataclass(frozen=True, slots=True)
-class ShardParts:
-    """The parts of a service that its status is made of. ``service``: the name of this life of it; ``servers``: its sockets."""
-
-    service: str
-    config: ReplayConfig
-    table: ReplayTable
-    ingest: Ingest
-    sampling: Sampling
-    durability: Durability
-    roster: Roster
-    servers: tuple[Server, ...]
-    clock: StageClock
-    blocked: StatusClock = field(default_factory=StatusClock)
-
-
-def describe(parts: ShardParts, state: str, priority_drift: float, now: float) -> ShardStatus:
-    """The status at ``now`` (monotonic seconds), from the service's own thread. ``priority_drift``: as it was last measured."""
-    config, table, limiter = parts.config, parts.table, parts.table.limiter
-    ingest, sampling, durability, roster = parts.ingest, parts.sampling, parts.durability, parts.roster
+def describe(
+    *,
+    service: str,
+    config: ReplayConfig,
+    table: ReplayTable,
+    ingest: Ingest,
+    sampling: Sampling,
+    durability: Durability,
+    roster: Roster,
+    servers: Sequence[Server],
+    clock: StageClock,
+    blocked: StatusClock,
+    state: str,
+    priority_drift: float,
+    now: float,
+) -> ShardStatus:
+    """The status of a service at ``now`` (monotonic seconds), from its own thread. ``service``: the name of this life
+    of it; ``priority_drift``: as it was last measured."""
+    limiter = table.limiter
     batch = config.limiter.sample_step
     rejected = Counter(ingest.rejected)
     rejected.update(sampling.rejected)
-    for server in parts.servers:
+    for server in servers:
         rejected.update({f"malformed_{reason}": count for reason, count in server.malformed.items()})
     credit = limiter.sample_credit
     inserted = limiter.inserted
     return ShardStatus(
-        service=parts.service,
+        service=service,
         shard=config.shard,
         state=state,
         epoch=sampling.epoch,
@@ -97,17 +95,17 @@ def describe(parts: ShardParts, state: str, priority_drift: float, now: float) -
         # Without a ratio nothing limits the learner: there is no depth, and no bound to compare it with.
         queue_depth_batches=credit / batch if math.isfinite(credit) else None,
         queue_bound_batches=2.0 * config.limiter.error_buffer / batch if limiter.limits else None,
-        insert_blocked_seconds=parts.blocked.insert_blocked_seconds,
-        sample_blocked_seconds=parts.blocked.sample_blocked_seconds,
-        priority_total=table.selector.priority_total,
+        insert_blocked_seconds=blocked.insert_blocked_seconds,
+        sample_blocked_seconds=blocked.sample_blocked_seconds,
+        priority_total=table.selector.tree.total,
         priority_drift=priority_drift,
-        eagain=sum(server.eagain_total for server in parts.servers),
+        eagain=sum(server.eagain_total for server in servers),
         steps_total=roster.steps_total,
         raw_frames_total=roster.raw_frames_total,
         actors=roster.statuses(now),
         episodes=tuple(roster.episodes),
         episodes_total=roster.episodes_total,
-        stages=parts.clock.seconds(),
+        stages=clock.seconds(),
         process=PROCESS.now(),
         redis=RedisStatus(
             state=durability.state,

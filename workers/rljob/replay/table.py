@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rljob.experience import Segment, SegmentLayout
-from rljob.experience.ring import Slots
+from rljob.experience import Segment, SegmentLayout, Slots
 from rljob.ingest.table import StoredChunk
 from rljob.observation import Array
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
-from rljob.wire import RawMessage
-from rljob.wire.schema import DRAWN
+from rljob.wire import DRAWN, RawMessage
 
 log = logging.getLogger(__name__)
 
@@ -47,25 +45,16 @@ class ReplayTable:
         capacity: Capacity,
         first_generation: int = 1,
     ) -> None:
-        if capacity.steps < slots.layout.length:
-            raise ValueError(f"replay capacity of {capacity.steps} transitions is less than one chunk")
-        self.slots = slots
-        self.layout = slots.layout
-        self.selector = selector
-        self.limiter = limiter
-        self.capacity = capacity
+        self.slots, self.selector, self.limiter, self.capacity = slots, selector, limiter, capacity
         self.next_generation = first_generation
-        self.items = 0
-        self.nbytes = 0
-        self.stale_priorities = 0
-        self.invalid_priorities = 0
+        self.layout = slots.layout
+        self.items = self.nbytes = self.stale_priorities = self.invalid_priorities = self._fresh = 0
         self._chunks: dict[int, StoredChunk] = {}
         self.oldest = 0
         """Ordinal of the oldest stored chunk; equals ``head`` when the table is empty."""
         self.head = 0
         """Ordinal that the next chunk will get."""
         self._free: deque[int] = deque()
-        self._fresh = 0
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -81,6 +70,10 @@ class ReplayTable:
             self.nbytes / limit if limit else 0.0,
         )
         return min(1.0, max(shares))  # a limit of less than a chunk stores one
+
+    def can_insert(self, count: int) -> bool:
+        """Whether ``count`` more transitions may be inserted now."""
+        return self.limiter.can_insert(count)
 
     def chunk(self, ordinal: int) -> StoredChunk:
         """The stored chunk of this ordinal; ``KeyError`` when it was evicted or not yet stored."""

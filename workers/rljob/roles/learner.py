@@ -35,9 +35,8 @@ from rljob.inference.server import InferenceServer, InferenceThread, LatestWeigh
 from rljob.ingest.roster import Counted
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.course import Course
-from rljob.learner.device import DeviceMemory, devices, keep_freed_memory
+from rljob.learner.device import DeviceMemory, DeviceStageClock, Gpu, devices, keep_freed_memory
 from rljob.learner.device_mirror import DeviceMirror
-from rljob.learner.gpu import DeviceStageClock, Gpu
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.plan import make_plan
 from rljob.learner.ranks import LEAVE_SECONDS, Meeting, RankLost, Ranks

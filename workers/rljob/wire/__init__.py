@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rljob.wire.credits import CreditCheck, CreditLedger, CreditWindow
     from rljob.wire.errors import MalformedMessage
-    from rljob.wire.message import Header, Message, MessageLimits, RawMessage, decode, decode_header, encode
-    from rljob.wire.notices import Publisher, Subscriber
+    from rljob.wire.message import (
+        Message,
+        MessageLimits,
+        Part,
+        RawMessage,
+        decode,
+        decode_header,
+        encode,
+        packed,
+        unpacked,
+    )
+    from rljob.wire.schema import CODES, DRAWN, Scalar, drawn_column, drawn_of
     from rljob.wire.security import (
         ClientSecurity,
         KeyPair,
@@ -22,41 +32,59 @@ if TYPE_CHECKING:
         load_keys,
         write_keys,
     )
-    from rljob.wire.sockets import Client, Server
-    from rljob.wire.zap import refused_handshakes_total
+    from rljob.wire.sockets import Client, Publisher, Server, Subscriber
+    from rljob.wire.transport import Socket, refused_handshakes_total
 
 __all__ = [
+    "CODES",
+    "DRAWN",
     "Client",
     "ClientSecurity",
     "CreditCheck",
     "CreditLedger",
     "CreditWindow",
-    "Header",
     "KeyPair",
     "MalformedMessage",
     "Message",
     "MessageLimits",
+    "Part",
     "Publisher",
     "RawMessage",
     "RoleKeys",
+    "Scalar",
     "SecurityProblem",
     "Server",
     "ServerSecurity",
+    "Socket",
     "Subscriber",
     "decode",
     "decode_header",
+    "drawn_column",
+    "drawn_of",
     "encode",
     "generate_keys",
     "load_keys",
+    "packed",
     "refused_handshakes_total",
+    "unpacked",
     "write_keys",
 ]
 
 _MODULES: Final = {
     "credits": ("CreditLedger", "CreditWindow", "CreditCheck"),
     "errors": ("MalformedMessage",),
-    "message": ("Header", "MessageLimits", "Message", "RawMessage", "decode", "decode_header", "encode"),
-    "notices": ("Publisher", "Subscriber"),
+    "message": (
+        "Message",
+        "MessageLimits",
+        "Part",
+        "RawMessage",
+        "decode",
+        "decode_header",
+        "encode",
+        "packed",
+        "unpacked",
+    ),
+    "schema": ("CODES", "DRAWN", "Scalar", "drawn_column", "drawn_of"),
     "security": (
         "ClientSecurity",
         "KeyPair",
@@ -67,8 +95,8 @@ _MODULES: Final = {
         "load_keys",
         "write_keys",
     ),
-    "sockets": ("Client", "Server"),
-    "zap": ("refused_handshakes_total",),
+    "sockets": ("Client", "Publisher", "Server", "Subscriber"),
+    "transport": ("Socket", "refused_handshakes_total"),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -76,6 +104,6 @@ _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = value  # the next look finds it without coming here
+    # The next look finds it without coming here.
+    globals()[name] = value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     return value

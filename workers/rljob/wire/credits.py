@@ -101,8 +101,7 @@ class CreditWindow(Generic[P]):
     def disconnected(self) -> None:
         """The session is over (the server does not know us, the connection broke): nothing is sent until a welcome."""
         self.connected = False
-        self.credits = 0
-        self._sent = 0
+        self.credits = self._sent = 0
 
 
 class CreditCheck(Enum):
@@ -134,8 +133,6 @@ class CreditLedger:
     """
 
     def __init__(self, window: int) -> None:
-        if window < 1:
-            raise ValueError(f"a window of {window} credits would never let a chunk through; use at least 1")
         self.window = window
         self._sessions: dict[bytes, _Session] = {}
         self._peer_of: dict[str, bytes] = {}
@@ -182,17 +179,6 @@ class CreditLedger:
     def accepted(self, peer: bytes) -> int:
         """The number to acknowledge: everything up to it was accepted; -1 for none."""
         return self._accepted.get(self._sessions[peer].stream, -1)
-
-    def stream(self, peer: bytes) -> tuple[str, str]:
-        """Who the peer said it is: (actor, incarnation)."""
-        return self._sessions[peer].stream
-
-    def knows(self, peer: bytes) -> bool:
-        return peer in self._sessions
-
-    def peers(self) -> tuple[bytes, ...]:
-        """The peers with a session, in the order of their hello."""
-        return tuple(self._sessions)
 
     def grantable(self, peer: bytes) -> int:
         """How many credits this peer could be given now."""

@@ -30,8 +30,7 @@ class MalformedMessage(ValueError):
     def __init__(self, reason: str, detail: str) -> None:
         assert reason in REASONS, reason
         super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
+        self.reason, self.detail = reason, detail
 
 
 def quoted(value: object, limit: int = 40) -> str:

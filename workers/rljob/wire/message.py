@@ -50,55 +50,35 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """What a message says about itself: validated, with no column touched yet."""
+class RawMessage:
+    """A message whose header is validated and whose columns are still as they were received.
+
+    `buffers[i]` belongs to the i-th of `columns`, which describe them. Checksums and compression are verified by `column`,
+    `verify` and `message`, not at construction.
+    """
 
     kind: str
     fields: Mapping[str, Scalar]
     columns: Mapping[str, StoredColumn]
-
-
-@dataclass(frozen=True, slots=True)
-class RawMessage:
-    """A message whose header is validated and whose columns are still as they were received.
-
-    `buffers[i]` belongs to the i-th column of `header.columns`. Checksums and compression are verified by `column`,
-    `verify` and `message`, not at construction.
-    """
-
-    header: Header
     buffers: tuple[Buffer, ...]
-
-    @property
-    def kind(self) -> str:
-        return self.header.kind
-
-    @property
-    def fields(self) -> Mapping[str, Scalar]:
-        return self.header.fields
-
-    def has(self, name: str) -> bool:
-        """Whether the (optional) column is there."""
-        return name in self.header.columns
 
     def column(self, name: str) -> Array:
         """The column as a read-only array; raises `MalformedMessage` for a bad checksum or codec, `KeyError` for a
         name that the message does not have. Decodes anew at each call."""
-        stored = self.header.columns[name]
+        stored = self.columns[name]
         return unpack_column(name, stored, self.buffers[stored.index])
 
     def verify(self) -> None:
         """Checks every checksum without decompressing anything; raises `MalformedMessage("checksum")`."""
-        for name, stored in self.header.columns.items():
+        for name, stored in self.columns.items():
             stored.verify(name, self.buffers[stored.index])
 
     def message(self) -> Message:
         """All columns decoded; raises `MalformedMessage`."""
         columns = {
-            name: unpack_column(name, stored, self.buffers[stored.index])
-            for name, stored in self.header.columns.items()
+            name: unpack_column(name, stored, self.buffers[stored.index]) for name, stored in self.columns.items()
         }
-        return Message(self.header.kind, self.header.fields, columns)
+        return Message(self.kind, self.fields, columns)
 
     @property
     def nbytes(self) -> int:
@@ -107,7 +87,7 @@ class RawMessage:
 
     def parts(self) -> list[Buffer]:
         """The message ready to be sent on, the buffers untouched."""
-        return [_pack_header(self.header.kind, self.header.fields, self.header.columns), *self.buffers]
+        return [_pack_header(self.kind, self.fields, self.columns), *self.buffers]
 
     def rekind(self, kind: str, extra: Mapping[str, Scalar]) -> list[Buffer]:
         """The same columns under another kind, with `extra` fields added (or replaced): only the header is packed anew.
@@ -115,15 +95,15 @@ class RawMessage:
         Raises `MalformedMessage` if the other kind does not allow these fields and columns.
         """
         target = _kind_of(kind, KINDS)
-        fields = {**self.header.fields, **extra}
+        fields = {**self.fields, **extra}
         target.check_fields(fields)
-        if target.columns is not KINDS[self.header.kind].columns:
-            for name, stored in self.header.columns.items():
+        if target.columns is not KINDS[self.kind].columns:
+            for name, stored in self.columns.items():
                 if name not in target.columns:
                     raise MalformedMessage("column", f"{kind} has no column {name}")
                 target.columns[name].check(name, stored.dtype, stored.shape)
-        target.check_columns(fields, {name: stored.shape for name, stored in self.header.columns.items()})
-        return [_pack_header(kind, fields, self.header.columns), *self.buffers]
+        target.check_columns(fields, {name: stored.shape for name, stored in self.columns.items()})
+        return [_pack_header(kind, fields, self.columns), *self.buffers]
 
 
 def encode(
@@ -204,7 +184,7 @@ def decode_header(
     if total > limits.max_message_bytes or received > limits.max_message_bytes:
         raise MalformedMessage("size", f"{max(total, received)} bytes; {limits.max_message_bytes} are allowed")
     kind.check_columns(fields, shapes)
-    return RawMessage(Header(name, fields, columns), buffers[1:])
+    return RawMessage(name, fields, columns, buffers[1:])
 
 
 def _kind_of(name: object, schema: Mapping[str, Kind]) -> Kind:

@@ -31,8 +31,6 @@ DRAWN: Final = np.dtype([("slot", "<u4"), ("gen", "<u4"), ("value", "<f8")])
 """A transition of a shard: its slot id, the generation of its slot, and the probability of its draw, or its new priority. A
 column `u1` [n, 16] has n of them (`drawn_of`, `drawn_column`): one buffer with one checksum."""
 
-ITEM_BYTES: Final[Mapping[str, int]] = MappingProxyType({code: dtype.itemsize for code, dtype in DTYPES.items()})
-
 MiB: Final = 1 << 20
 
 
@@ -106,7 +104,7 @@ class Column:
             )
         if self.width and shape[-1] != self.width:
             raise MalformedMessage("shape", f"{name} has rows of {quoted(shape[-1])}; they must be of {self.width}")
-        raw_bytes = ITEM_BYTES[code]
+        raw_bytes = DTYPES[code].itemsize
         # Every extent is bounded before the product is formed, zero extents included: [0, 2**40] is refused.
         for extent in shape:
             if type(extent) is not int or not 0 <= extent <= self.max_bytes:

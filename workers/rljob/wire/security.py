@@ -5,16 +5,16 @@ the job starts and readable by its owner only.
 the public keys of the roles in its file. A file for one role alone (`write_role_keys`) leaves out the others' secrets.
 """
 
-import json
 import os
-import time
+import timeit
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Literal, Self
 
 import zmq
+from pydantic import BaseModel, ValidationError
 from zmq.utils import z85
 
 _SLOW_SECONDS: Final = 2.5e-4  # libsodium needs 1-3e-5 on a current core
@@ -90,18 +90,12 @@ def require_curve() -> None:
     if not zmq.has("curve"):
         raise SecurityProblem("this libzmq has no CURVE; install the pyzmq wheel, which has it with libsodium")
     _, secret = zmq.curve_keypair()
-    best = min(_timed_multiplication(secret) for _ in range(8))
+    best = min(timeit.repeat(lambda: zmq.curve_public(secret), repeat=8, number=1))
     if best > _SLOW_SECONDS:
         raise SecurityProblem(
             f"CURVE takes {best * 1e6:.0f} us a key, so this libzmq is not built with libsodium and encryption would "
             "be the bottleneck; install the pyzmq wheel"
         )
-
-
-def _timed_multiplication(secret: bytes) -> float:
-    started = time.perf_counter()
-    zmq.curve_public(secret)
-    return time.perf_counter() - started
 
 
 def is_loopback(endpoint: str) -> bool:
@@ -142,7 +136,6 @@ def require_security(endpoint: str, security: object) -> None:
 
 
 ROLES: Final = ("actor", "replay", "learner", "evaluator", "inference")
-_FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +155,46 @@ class RoleKeys:
         return ClientSecurity(self.keys, self.public[server_role])
 
 
+class _Pair(BaseModel, extra="forbid", strict=True):
+    public: str
+    secret: str | None = None
+
+
+class _Keys(BaseModel, strict=True):
+    format: Literal[1] = 1
+    roles: dict[str, _Pair]
+
+    @classmethod
+    def of(cls, text: str, name: str) -> Self:
+        """Raises SecurityProblem where ``text`` of ``name`` is no file of keys; no part of it is shown."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            found = error.errors(include_input=False)[0]
+            place = "".join(f"{part}: " for part in found["loc"])
+            raise SecurityProblem(
+                f"{name} is no file of keys, as `rljob keys` writes it: {place}{found['msg']}"
+            ) from None
+
+    def text(self) -> str:
+        return self.model_dump_json(exclude_none=True, indent=1) + "\n"
+
+
 def new_keys() -> str:
     """The text of a file with a new pair for every role."""
     pairs = {role: generate_keys() for role in ROLES}
-    return _text({role: {"public": p.public.decode(), "secret": p.secret.decode()} for role, p in pairs.items()})
+    return _Keys(
+        roles={role: _Pair(public=p.public.decode(), secret=p.secret.decode()) for role, p in pairs.items()}
+    ).text()
 
 
-def keys_of_role(text: str, role: str) -> str:
+def keys_of_role(text: str, role: str, name: str = "the keys") -> str:
     """The text of a file for ``role`` alone, from that of a whole one. Raises SecurityProblem where it is none."""
-    return _text(_for_role(_checked(text, "the keys"), role, "the keys"))
+    keys = _Keys.of(text, name)
+    if role not in keys.roles:
+        raise SecurityProblem(f"{name} has no keys for {role!r}; it has {sorted(keys.roles)}")
+    others = {other: _Pair(public=pair.public) for other, pair in keys.roles.items() if other != role}
+    return _Keys(roles=keys.roles | others).text()
 
 
 def write_keys(path: Path) -> None:
@@ -180,62 +204,32 @@ def write_keys(path: Path) -> None:
 
 def write_role_keys(source: Path, path: Path, role: str) -> None:
     """Copies `source` to `path` with the secret of `role` only: what a machine that runs this role needs to have."""
-    _write(path, _text(_for_role(_read(source), role, str(source))))
+    _write(path, keys_of_role(_read(source), role, str(source)))
 
 
 def load_keys(path: Path, role: str) -> RoleKeys:
     """The keys of `role`; raises `SecurityProblem` saying what is wrong with the file, without showing any secret."""
-    roles = _read(path)
-    own = roles.get(role)
-    if own is None or "secret" not in own:
-        holders = sorted(name for name, pair in roles.items() if "secret" in pair)
+    roles = _Keys.of(_read(path), str(path)).roles
+    if role not in roles or (secret := roles[role].secret) is None:
+        holders = sorted(name for name, pair in roles.items() if pair.secret is not None)
         raise SecurityProblem(f"{path} has no secret key for {role!r}; it has those of {holders}")
     try:
-        public = {name: pair["public"].encode("ascii") for name, pair in roles.items()}
+        public = {name: pair.public.encode("ascii") for name, pair in roles.items()}
         for key in public.values():
             check_key(key)
-        return RoleKeys(role, KeyPair(public[role], own["secret"].encode("ascii")), public)
+        return RoleKeys(role, KeyPair(public[role], secret.encode("ascii")), public)
     except (SecurityProblem, UnicodeEncodeError) as error:
         raise SecurityProblem(f"{path}: {error}") from None
 
 
-def _for_role(roles: dict[str, dict[str, str]], role: str, source: str) -> dict[str, dict[str, str]]:
-    if role not in roles:
-        raise SecurityProblem(f"{source} has no keys for {role!r}; it has {sorted(roles)}")
-    return {name: dict(pair) if name == role else {"public": pair["public"]} for name, pair in roles.items()}
-
-
-def _text(roles: dict[str, dict[str, str]]) -> str:
-    return json.dumps({"format": _FORMAT, "roles": roles}, indent=1) + "\n"
-
-
 def _write(path: Path, text: str) -> None:
     # Created with its final mode, so that there is no moment in which others could open it.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
 
 
-def _read(path: Path) -> dict[str, dict[str, str]]:
+def _read(path: Path) -> str:
     try:
-        text = path.read_text()
+        return path.read_text()
     except (OSError, ValueError) as error:
-        raise SecurityProblem(f"{path} cannot be read as JSON: {type(error).__name__}") from None
-    return _checked(text, str(path))
-
-
-def _checked(text: str, path: str) -> dict[str, dict[str, str]]:
-    try:
-        content: Any = json.loads(text)
-    except ValueError as error:
-        raise SecurityProblem(f"{path} cannot be read as JSON: {type(error).__name__}") from None
-    if not isinstance(content, dict) or content.get("format") != _FORMAT or not isinstance(content.get("roles"), dict):
-        raise SecurityProblem(f'{path} is not a keys file: it must be {{"format": {_FORMAT}, "roles": ...}}')
-    roles: dict[str, dict[str, str]] = {}
-    for name, pair in content["roles"].items():
-        if not isinstance(pair, dict) or not {"public"} <= pair.keys() <= {"public", "secret"}:
-            raise SecurityProblem(f"{path}: {name!r} must have a public and may have a secret key")
-        if not all(isinstance(key, str) for key in pair.values()):
-            raise SecurityProblem(f"{path}: the keys of {name!r} must be Z85 text")
-        roles[name] = pair
-    return roles
+        raise SecurityProblem(f"{path} cannot be read: {type(error).__name__}") from None

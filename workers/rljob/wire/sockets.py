@@ -1,16 +1,18 @@
-"""The two ends of a conversation: `Server` (ROUTER) and `Client` (DEALER).
+"""The two ends of a conversation: `Server` (ROUTER) and `Client` (DEALER); and hints that may be lost, `Publisher` (PUB) and
+`Subscriber` (SUB) of single-part notices.
 
 Nothing here blocks except `Client.receive` and `Server.wait`, which wait as long as they are told. Nothing is dropped
 silently: a send says whether it was taken, a malformed message is counted by reason and its sender told. A socket
 belongs to one thread.
 
-How often a sender of nonsense is answered, so that answers can't be used to amplify an attack.
+PUB drops what a slow subscriber does not read, so a notice carries nothing that matters by itself: it says that
+there is something new to fetch.
 """
 
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import zmq
 
@@ -18,69 +20,30 @@ from rljob.wire import transport
 from rljob.wire.column import Buffer
 from rljob.wire.errors import MalformedMessage
 from rljob.wire.message import DEFAULT, Message, MessageLimits, Part, RawMessage, decode_header, encode
-from rljob.wire.notices import Publisher, Subscriber
 from rljob.wire.schema import Scalar
 from rljob.wire.security import ClientSecurity, ServerSecurity
 from rljob.wire.transport import Closing, Context, Socket
 
-_REMEMBERED_PEERS: Final = 1024
-
 
 class RefusalLimiter:
-    """A token bucket per peer and one for all peers (a peer gets a new name with each connection).
+    """At most ``per_peer`` answers a second to one peer, and ``total`` to all: a peer gets a new name with each connection."""
 
-    Memory is bounded: the peers heard from longest ago are forgotten, and the common bucket holds for them still.
-    """
-
-    def __init__(
-        self,
-        clock_seconds: Callable[[], float],
-        *,
-        per_peer_per_second: float = 1.0,
-        per_peer_burst: int = 4,
-        total_per_second: float = 50.0,
-        total_burst: int = 100,
-    ) -> None:
-        self._clock = clock_seconds
-        self._rate = per_peer_per_second
-        self._burst = per_peer_burst
-        self._peers: OrderedDict[bytes, _Bucket] = OrderedDict()
-        self._total_rate = total_per_second
-        self._total_burst = total_burst
-        self._total = _Bucket(total_burst, clock_seconds())
+    def __init__(self, clock_seconds: Callable[[], float], *, per_peer: int = 4, total: int = 50) -> None:
+        self._clock, self._per_peer, self._total = clock_seconds, per_peer, total
+        self._answered: Counter[bytes] = Counter()
+        self._since = clock_seconds()
 
     def allows(self, peer: bytes) -> bool:
         """Whether this peer may be answered now; if so, the answer is counted."""
         now = self._clock()
-        bucket = self._peers.get(peer)
-        if bucket is None:
-            bucket = self._peers[peer] = _Bucket(self._burst, now)
-            if len(self._peers) > _REMEMBERED_PEERS:
-                self._peers.popitem(last=False)
-        else:
-            self._peers.move_to_end(peer)
-        bucket.refill(now, self._rate, self._burst)
-        self._total.refill(now, self._total_rate, self._total_burst)
-        if bucket.tokens < 1 or self._total.tokens < 1:
+        if now - self._since >= 1.0:
+            self._answered.clear()
+            self._since = now
+        if self._answered[peer] >= self._per_peer or self._answered.total() >= self._total:
             return False
-        bucket.tokens -= 1
-        self._total.tokens -= 1
+        self._answered[peer] += 1
         return True
 
-
-class _Bucket:
-    __slots__ = ("tokens", "updated")
-
-    def __init__(self, tokens: float, now: float) -> None:
-        self.tokens = tokens
-        self.updated = now
-
-    def refill(self, now: float, rate: float, burst: int) -> None:
-        self.tokens = min(burst, self.tokens + (now - self.updated) * rate)
-        self.updated = now
-
-
-__all__ = ["Client", "Publisher", "Server", "Subscriber"]
 
 _CALLS: Final = 100
 _USUAL_PARTS: Final = 32
@@ -95,20 +58,12 @@ class _Endpoint(Closing):
     """What `Server` and `Client` share: reading one multipart message within the limits, counters, closing."""
 
     def __init__(self, socket: Socket, limits: MessageLimits) -> None:
-        self.socket = socket
-        self.limits = limits
-        self.sent_total = 0
-        self.received_total = 0
-        self.eagain_total = 0
+        self.socket, self.limits = socket, limits
+        self.sent_total = self.received_total = self.eagain_total = self._calls = 0
         self.malformed: Counter[str] = Counter()
-        self._calls = 0
 
     def close(self) -> None:
         self.socket.close()
-
-    @property
-    def malformed_total(self) -> int:
-        return self.malformed.total()
 
     def wait(self, timeout_seconds: float) -> bool:
         """Whether something is there to receive, after waiting at most so long."""
@@ -174,8 +129,7 @@ class Server(_Endpoint):
         socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
         self.endpoint, self._domain = transport.bind(socket, endpoint, security)
         super().__init__(socket, limits)
-        self.unreachable_total = 0
-        self.refused_total = 0
+        self.unreachable_total = self.refused_total = 0
         self._refusals = RefusalLimiter(time.monotonic)
 
     def close(self) -> None:
@@ -290,3 +244,65 @@ class Client(_Endpoint):
     def count(self, error: MalformedMessage) -> None:
         """Counts a message that the schema allows and that makes no sense to its receiver; it is to be ignored."""
         self.malformed[error.reason] += 1
+
+
+MAX_NOTICE_BYTES: Final = 64
+
+
+class Publisher(Closing):
+    """A bound PUB socket."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        security: ServerSecurity | None = None,
+        *,
+        high_water_mark: int = 16,
+        context: Context | None = None,
+    ) -> None:
+        self.socket = transport.make_socket(context or zmq.Context.instance(), zmq.PUB, high_water_mark)
+        self.endpoint, self._domain = transport.bind(self.socket, endpoint, security)
+
+    def publish(self, notice: bytes) -> None:
+        """Sends one notice of at most 64 bytes to all subscribers; raises `ValueError` for a longer one."""
+        if len(notice) > MAX_NOTICE_BYTES:
+            raise ValueError(f"a notice has at most {MAX_NOTICE_BYTES} bytes, this one {len(notice)}; let them fetch")
+        self.socket.send(notice, zmq.NOBLOCK)
+
+    def close(self) -> None:
+        if not self.socket.closed:
+            transport.unbind(self.socket, self._domain)
+
+
+class Subscriber(Closing):
+    """A SUB socket that takes every notice; longer or multipart ones are counted in `malformed_total` and skipped."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        security: ClientSecurity | None = None,
+        *,
+        high_water_mark: int = 16,
+        context: Context | None = None,
+    ) -> None:
+        self.socket = transport.make_socket(context or zmq.Context.instance(), zmq.SUB, high_water_mark)
+        self.socket.setsockopt(zmq.SUBSCRIBE, b"")
+        transport.connect(self.socket, endpoint, security)
+        self.endpoint = endpoint
+        self.malformed_total = 0
+
+    def receive(self, timeout_seconds: float = 0.0) -> bytes | None:
+        """The next notice, or None if there is none within the timeout (a malformed one ends the wait early)."""
+        if timeout_seconds > 0 and not self.socket.poll(round(timeout_seconds * 1000), zmq.POLLIN):
+            return None
+        while True:
+            try:
+                parts: list[Any] = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return None
+            if len(parts) == 1 and len(parts[0]) <= MAX_NOTICE_BYTES:
+                return bytes(parts[0])
+            self.malformed_total += 1
+
+    def close(self) -> None:
+        self.socket.close()

@@ -1,16 +1,131 @@
-"""The socket options that every socket of a job gets, and why."""
+"""The socket options that every socket of a job gets, and why; and the allow-list of clients: one thread that answers libzmq's
+question whether a client key may come in.
+
+libzmq asks once per CURVE handshake, by a REQ to `inproc://zeromq.zap.01` of the same context (ZeroMQ RFC 27). There
+can be one answerer per context, and several servers share a context, so each server registers a domain of its own with
+the keys that it allows; a domain that is not registered lets no client in.
+"""
 
 import ctypes
+import logging
 import os
+import threading
+import time
+import uuid
+import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Final, Self
 
 import zmq
+from zmq.utils import z85
 
 from rljob.files import LONGEST_PATH_BYTES
-from rljob.wire import zap
+from rljob.threads import SupervisedThread
 from rljob.wire.security import ClientSecurity, ServerSecurity, require_security
+
+log = logging.getLogger(__name__)
+_ENDPOINT = "inproc://zeromq.zap.01"
+_REQUEST_PARTS = 7
+_LOOK_MILLISECONDS = 50
+_WARNING_INTERVAL_SECONDS = 30.0
+
+
+class ZapAuthenticator:
+    """The answerer of one context; its thread lives while any of the ``domains`` (each with its clients' keys) is open."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        self.domains: dict[bytes, frozenset[bytes]] = {}
+        self.refused_total = 0
+        self._next_warning = 0.0
+        # The socket exists before the thread does, so that no handshake of a server bound next can miss the answerer.
+        self._answers = context.socket(zmq.REP)
+        self._answers.linger = 0
+        try:
+            self._answers.bind(_ENDPOINT)
+        except zmq.ZMQError:
+            self._answers.close()
+            raise
+        self._over = threading.Event()
+        self._thread = SupervisedThread("zap", self._run, until=self._over)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread and frees the endpoint; returns when both have happened."""
+        self._over.set()
+        self._thread.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.is_set():
+                if self._answers.poll(_LOOK_MILLISECONDS):
+                    self._answers.send_multipart(self._answer(self._answers.recv_multipart()))
+        except zmq.ContextTerminated:
+            self._over.set()
+            log.debug("the context ended before its servers were closed")
+        else:
+            # close() alone frees the name only later, on another thread; the next authenticator may start at once.
+            self._answers.unbind(_ENDPOINT)
+        finally:
+            self._answers.close()
+
+    def _answer(self, request: list[bytes]) -> list[bytes]:
+        if len(request) != _REQUEST_PARTS:
+            return [b"1.0", request[1] if len(request) > 1 else b"", b"500", b"unexpected request", b"", b""]
+        version, request_id, domain, address, _identity, mechanism, key = request
+        if mechanism == b"CURVE" and key in self.domains.get(domain, frozenset()):
+            return [version, request_id, b"200", b"OK", z85.encode(key), b""]
+        self.refused_total += 1
+        if (
+            time.monotonic() >= self._next_warning
+        ):  # at once and then rarely: clients without a key must not fill the log
+            self._next_warning = time.monotonic() + _WARNING_INTERVAL_SECONDS
+            log.warning(
+                "refused a connection from %s: its key is not one of this job's (%d refused so far)",
+                address.decode("ascii", "backslashreplace")[:64] or "an unknown address",
+                self.refused_total,
+            )
+        return [version, request_id, b"400", b"this client key is not allowed", b"", b""]
+
+
+_authenticators: weakref.WeakKeyDictionary[zmq.Context[zmq.Socket[bytes]], ZapAuthenticator] = (
+    weakref.WeakKeyDictionary()
+)
+_lock = threading.Lock()
+
+
+def start_authenticator(context: zmq.Context[zmq.Socket[bytes]], clients: Collection[bytes]) -> bytes:
+    """Registers a new domain that lets `clients` (public keys, Z85) in and returns its name, for `ZMQ_ZAP_DOMAIN`.
+
+    Call it before the socket binds: without an answerer every handshake would fail. Raises `zmq.ZMQError` if
+    something else answers in this context.
+    """
+    domain = uuid.uuid4().hex.encode()
+    with _lock:
+        authenticator = _authenticators.get(context)
+        if authenticator is None:
+            authenticator = _authenticators[context] = ZapAuthenticator(context)
+        authenticator.domains[domain] = frozenset(z85.decode(key) for key in clients)
+    return domain
+
+
+def stop_authenticator(context: zmq.Context[zmq.Socket[bytes]], domain: bytes) -> None:
+    """Closes the domain of a socket that is closed; the last one stops the thread."""
+    with _lock:
+        authenticator = _authenticators.get(context)
+        if authenticator is not None:
+            authenticator.domains.pop(domain, None)
+            if not authenticator.domains:
+                del _authenticators[context]
+                authenticator.stop()
+
+
+def refused_handshakes_total(context: zmq.Context[zmq.Socket[bytes]] | None = None) -> int:
+    """Handshakes refused since the first domain of this context (without one: of the process's own) was opened."""
+    authenticator = _authenticators.get(context or zmq.Context.instance())
+    return authenticator.refused_total if authenticator is not None else 0
+
 
 Context = zmq.Context[Any]
 Socket = zmq.Socket[Any]
@@ -103,7 +218,7 @@ def bind(socket: Socket, endpoint: str, security: ServerSecurity | None) -> tupl
         check_endpoint(endpoint)
         require_security(endpoint, security)
         if security is not None and not endpoint.startswith("inproc://"):
-            domain = zap.start_authenticator(socket.context, security.allowed_clients)
+            domain = start_authenticator(socket.context, security.allowed_clients)
             socket.setsockopt(zmq.ZAP_DOMAIN, domain)
             # Without this, a handshake that finds no authenticator is let in.
             socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
@@ -130,7 +245,7 @@ def unbind(socket: Socket, domain: bytes | None) -> None:
         socket.unbind(endpoint)
     socket.close()
     if domain is not None:
-        zap.stop_authenticator(context, domain)
+        stop_authenticator(context, domain)
 
 
 def connect(socket: Socket, endpoint: str, security: ClientSecurity | None) -> None:

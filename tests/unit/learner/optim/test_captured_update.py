@@ -16,8 +16,7 @@ from rljob.api import EnvironmentParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.envs import describe_environment
 from rljob.learner import state
-from rljob.learner.optim import readback
-from rljob.learner.optim.captured_update import Capturer, cuda_graph
+from rljob.learner.optim.on_device import Capturer, cuda_graph
 from rljob.learner.optim.update_trial import captured_and_checked, tensors_of
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.plan import example_batch
@@ -120,7 +119,9 @@ def test_replayed_updates_learn_what_started_ones_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Target networks, averages, the falling learning rate and its adaptation included."""
-    monkeypatch.setattr(readback, "DEPTH", 0)  # a rate follows what has arrived: here always all of it
+    monkeypatch.setattr(
+        "rljob.learner.optim.on_device.DEPTH", 0
+    )  # a rate follows what has arrived: here always all of it
     settings = {"optimizer": optimizer, "optimizer_epsilon": 1e-3, **changes}
     (plain, data), (graphed, _) = (make(device, **settings) for _ in range(2))
     replaying(graphed, data)

@@ -9,7 +9,7 @@ from rljob.algorithms.compute import Compute
 from rljob.checkpoints import store as checkpoint
 from rljob.learner import state
 from rljob.learner.optim import sharded_optimizer
-from rljob.learner.optim.half_precision import LossScale
+from rljob.learner.optim.on_device import LossScale
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import AnyUpdater
 

@@ -12,7 +12,7 @@ import torch
 from rljob.algorithms.registry import algorithm
 from rljob.learner import state
 from rljob.learner.optim import update_trial
-from rljob.learner.optim.captured_update import Batch, CapturedUpdate, Learned
+from rljob.learner.optim.on_device import Batch, CapturedUpdate, Learned
 from rljob.learner.optim.update_trial import (
     CaptureProblem,
     capture_if_it_learns_the_same,

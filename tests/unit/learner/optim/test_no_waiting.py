@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from rljob.learner.optim.readback import LateNumber
+from rljob.learner.optim.on_device import LateNumber
 from rljob.learner.optim.updater import AnyUpdater
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rljob.learner.optim.readback import DEPTH, LateNumber, Readback
+from rljob.learner.optim.on_device import DEPTH, LateNumber, Readback
 
 from tests.support.devices import DEVICES, LateEvents
 

@@ -14,8 +14,7 @@ from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Arithmetic, Compute
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner import plan, state
-from rljob.learner.optim.captured_update import WARM_UPS
-from rljob.learner.optim.half_precision import LossScale
+from rljob.learner.optim.on_device import WARM_UPS, LossScale
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.plan import fastest_arithmetic

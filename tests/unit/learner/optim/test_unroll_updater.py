@@ -17,7 +17,7 @@ from rljob.checkpoints.saved_policy import PolicyIdentity, load_policy
 from rljob.experience import SegmentLayout, unroll_layout
 from rljob.learner import state
 from rljob.learner.loop import Learner
-from rljob.learner.optim.readback import LateNumber
+from rljob.learner.optim.on_device import LateNumber
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.learner.sources import NonFiniteLoss
 from rljob.learner.staging import unroll_buffers
@@ -132,7 +132,7 @@ def test_the_step_size_follows_what_batches_do_to_the_policy() -> None:
     list(bound.updates_from(batch, 0))
     assert bound.learning_rate.scale == pytest.approx(1 / 1.1, rel=1e-3)
     list(bound.updates_from(batch, 0))
-    assert bound.optimizer.learning_rate == pytest.approx(1e-3 / 1.1, rel=1e-3)
+    assert bound.optimizer._optimizers[0].learning_rate == pytest.approx(1e-3 / 1.1, rel=1e-3)
 
 
 @pytest.mark.parametrize("recurrent", ["None", "LSTM"])
@@ -183,7 +183,7 @@ def learner(directory: Path, policy: str, params: UnrollParameters) -> Iterator[
 
 def ready(params: UnrollParameters, batch: UnrollBatch) -> ReadyUnrolls:
     staging: Any = unroll_buffers(layout(params), params.batch_size, 1, CPU).take()
-    return ReadyUnrolls(batch, np.ones((5, 4), np.int64), 1, staging)
+    return ReadyUnrolls(batch=batch, policy_version=np.ones((5, 4), np.int64), staging=staging, epoch=1)
 
 
 def learn(one: Learner, params: UnrollParameters, *rewards: float) -> None:

@@ -28,9 +28,7 @@ from rljob.algorithms.trunk import FrameNetwork
 from rljob.api.live import live_names
 from rljob.api.parameters import LearnerParameterSet
 from rljob.learner.normalizer import Normalizer
-from rljob.learner.optim.captured_update import CapturedUpdate, Learned
-from rljob.learner.optim.half_precision import HalfWeightsCopy, LossScale
-from rljob.learner.optim.readback import LateNumber
+from rljob.learner.optim.on_device import CapturedUpdate, HalfWeightsCopy, LateNumber, Learned, LossScale
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads, ShardedOptimizer
 from rljob.learner.ranks import Ranks, over_ranks, rows_of
 
@@ -57,8 +55,7 @@ class AdaptiveLearningRate:
     """
 
     def __init__(self, params: LearnerParameterSet, target: float = 0.0) -> None:
-        self.params = params
-        self.target = target
+        self.params, self.target = params, target
         self.scale = 1.0
 
     def at(self, steps: int) -> float:
@@ -138,6 +135,7 @@ class Updater(ABC, Generic[Batch]):
         """Where set: updates from minibatches that fit it are replayed. See ``update_trial``."""
         self.replayed = False
         """Whether the last update was."""
+        self._no_priorities = torch.empty(0, device=device)
         self.ranks: Ranks | None = None
         """Where set: an update is made of all ranks' minibatches."""
 
@@ -278,13 +276,13 @@ class Updater(ABC, Generic[Batch]):
             self.loss_scale.follow(norm)
         return Learned(self._priorities_of(result), reported, result.divergence)
 
-    @abstractmethod
     def _loss_of(self, network: FrameNetwork, batch: Batch) -> LossResult:
         """The loss of ``network``, which is ``online`` or stands in for it."""
+        return self._loss(self.params, network, batch)
 
-    @abstractmethod
     def _priorities_of(self, result: LossResult) -> Tensor:
         """New priorities float32 [B], or an empty tensor."""
+        return self._no_priorities
 
     def _has_diverged(self, divergence: Tensor) -> bool:
         """Whether the rest of a batch is left out: an update, as far as such numbers have arrived, diverged too far."""

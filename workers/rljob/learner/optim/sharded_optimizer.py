@@ -30,8 +30,6 @@ class DataParallelThreads:
     """
 
     def __init__(self, count: int = 1) -> None:
-        if count < 1:
-            raise ValueError(f"{count} threads cannot compute; 1 or more can")
         self.count = count
         self._pool = ThreadPoolExecutor(count - 1, thread_name_prefix="share") if count > 1 else None
         if count > 1:
@@ -124,12 +122,6 @@ class ShardedOptimizer:
         self._groups = list(groups) or [ParameterGroup(self._parameters, 1.0, params.gradient_clip_norm)]
         self._limits.copy_(torch.tensor([group.clip_norm or torch.finfo().max for group in self._groups]))
         self._rates.copy_(torch.tensor([group.rate for group in self._groups]))
-
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of the last step, of a group whose rate is 1."""
-        own = (number for number, group in enumerate(self._group_of) if self._groups[group].rate == 1.0)
-        return float(self._optimizers[next(own, 0)].learning_rate)
 
     def step(
         self,

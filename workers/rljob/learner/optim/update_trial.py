@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 from rljob.errors import first_line
 from rljob.learner.optim.base_updater import counts
-from rljob.learner.optim.captured_update import CapturedUpdate, Capturer, cuda_graph
+from rljob.learner.optim.on_device import CapturedUpdate, Capturer, cuda_graph
 from rljob.learner.optim.updater import AnyUpdater
 
 log = logging.getLogger(__name__)
@@ -99,9 +99,8 @@ def unlike(minibatch: Any) -> Any:
 def first_minibatch(updater: AnyUpdater, batch: Sequence[Any]) -> Any:
     """What the first update from ``batch`` is made from, in memory of its own, as ``learn`` hands it on. The order of later ones
     does not depend on it."""
-    state = torch.get_rng_state()
-    minibatch: Any = next(updater.minibatches(batch))  # type: ignore[arg-type]
-    torch.set_rng_state(state)
+    with torch.random.fork_rng([]):
+        minibatch: Any = next(updater.minibatches(batch))  # type: ignore[arg-type]
     return tree_map_only(Tensor, torch.clone, minibatch._replace(**counts(0, 1, updater.device)))
 
 

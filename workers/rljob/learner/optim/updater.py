@@ -12,7 +12,7 @@ from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch, m
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api.parameters import ActorCriticParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.learner.optim.base_updater import Updater
-from rljob.learner.optim.half_precision import HalfWeightsCopy
+from rljob.learner.optim.on_device import HalfWeightsCopy
 from rljob.learner.optim.sharded_optimizer import DataParallelThreads
 from rljob.observation import arrays_of, each
 
@@ -91,7 +91,6 @@ class UnrollUpdater(Updater[UnrollBatch]):
         self._loss = algorithm.loss
         self._several_passes = algorithm.passes(params) > 1
         self._largest_divergence = algorithm.largest_divergence(params)
-        self._no_priorities = torch.empty(0, device=device)
 
     def minibatches(self, batch: UnrollBatch) -> Iterator[UnrollBatch]:
         if self._several_passes:  # so that not every pass lays them out anew
@@ -101,12 +100,6 @@ class UnrollUpdater(Updater[UnrollBatch]):
         over_all = moments if self.ranks is None else self.ranks.moments
         for minibatch in self._minibatches(self.params, self.online, batch):
             yield self._prepared(self.params, minibatch, over_all)
-
-    def _loss_of(self, network: FrameNetwork, batch: UnrollBatch) -> LossResult:
-        return self._loss(self.params, network, batch)
-
-    def _priorities_of(self, result: LossResult) -> Tensor:
-        return self._no_priorities
 
 
 AnyUpdater: TypeAlias = TransitionUpdater | UnrollUpdater
