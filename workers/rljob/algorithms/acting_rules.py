@@ -32,9 +32,6 @@ class ActionValueAlgorithm(TransitionAlgorithm[P, Network]):
     def action_values(self, net: Network, observation: Observation) -> Tensor:
         """Action values float32 [N, A] of observations uint8|float32 [N, S, *F], which are only read."""
 
-    def output_size(self, params: P, num_actions: int) -> int:
-        return num_actions
-
     def infer(self, net: Network, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
         """Action values of N observations; the memory, of which there is none, comes back as it was."""
         with torch.inference_mode():
@@ -111,9 +108,6 @@ class GaussianAlgorithm(TransitionAlgorithm[GaussianP, Network]):
     """
 
     takes = frozenset({"controls", "controls alone"})
-
-    def output_size(self, params: GaussianP, num_actions: int) -> int:
-        return num_actions
 
     def infer(self, net: Network, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
         """The numbers of the policy; the memory, of which there is none, comes back as it was."""

@@ -29,9 +29,17 @@ from rljob.api.parameters import (
 )
 from rljob.choices import HALF_LOG_2PI, Choices, RandomNumbers
 from rljob.envs.spec import EnvironmentSpec
-from rljob.experience import ColumnRole, Decision, SegmentLayout, transition_layout, unroll_layout
-from rljob.experience.columns import ActionSpace
-from rljob.experience.ring import batch_key, transition_arrays, unroll_arrays
+from rljob.experience import (
+    ActionSpace,
+    ColumnRole,
+    Decision,
+    SegmentLayout,
+    batch_key,
+    transition_arrays,
+    transition_layout,
+    unroll_arrays,
+    unroll_layout,
+)
 
 
 class Inference(NamedTuple):
@@ -109,10 +117,11 @@ class Algorithm(ABC, Generic[P, Network]):
 
     # ------------------------------------------------------------------------------------------------------------ acting
 
-    @abstractmethod
     def output_size(self, params: P, num_actions: int) -> int:
-        """K: how many numbers ``infer`` gives for each observation. They may travel from an inference server to an actor.
-        ``num_actions``: A, one for each value of each choice, and two for each continuous number, its mean and its deviation."""
+        """K: how many numbers ``infer`` gives for each observation; A unless it is overridden. They may travel from an inference
+        server to an actor. ``num_actions``: A, one for each value of each choice, and two for each continuous number, its mean
+        and its deviation."""
+        return num_actions
 
     @abstractmethod
     def infer(self, net: Network, observation: Observation, state: Tensor | NDArray[Any]) -> Inference:
@@ -307,9 +316,8 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         return as_batch(UnrollBatch, _example(layout, arrays, device))
 
     def example(self, spec: EnvironmentSpec, params: UnrollP, online: Network, device: torch.device) -> UnrollBatch:
-        state = torch.get_rng_state()  # shuffles of the real training must not depend on this one
-        minibatch = next(iter(self.minibatches(params, online, self.example_batch(spec, params, device))), None)
-        torch.set_rng_state(state)
+        with torch.random.fork_rng([]):  # shuffles of the real training must not depend on this one
+            minibatch = next(iter(self.minibatches(params, online, self.example_batch(spec, params, device))), None)
         if minibatch is None:
             raise ValueError("it has to yield at least one batch, and yielded none")
         return minibatch

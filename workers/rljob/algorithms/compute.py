@@ -12,7 +12,7 @@ import torch
 Arithmetic = Literal["fp32", "tf32", "bf16", "fp16", "int8"]
 """What products are computed in. ``tf32`` rounds what is multiplied to 10 bits after the point and adds up in float32;
 ``bf16`` has 7 of them and float32's range, ``fp16`` 10 and a range that gradients leave, so that its loss is scaled.
-``int8`` is of acting alone (``rljob.acting.int8``)."""
+``int8`` is of acting alone (``rljob.acting.network``)."""
 
 _HALVES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -114,7 +114,8 @@ def _allowed(precision: str, native: Sequence[Arithmetic]) -> list[Arithmetic]:
 def native_arithmetic(device: torch.device) -> tuple[Arithmetic, ...]:
     """What ``device`` computes in hardware, plainest first."""
     if device.type != "cuda":
-        return ("fp32", "bf16") if native_bf16() else ("fp32",)
+        # Where the processor multiplies bf16 numbers in hardware and torch may let it.
+        return ("fp32", "bf16") if processor_has("avx512_bf16", "amx_bf16") else ("fp32",)
     if torch.version.hip is not None:
         return ("fp32", "bf16", "fp16")
     major, _ = torch.cuda.get_device_capability(device)
@@ -166,11 +167,6 @@ def fastest(
 def told(seconds: Mapping[Way, float]) -> str:
     """What was measured, for a log."""
     return ", ".join(f"{each} {1e3 * taken:.2f} ms" for each, taken in seconds.items())
-
-
-def native_bf16() -> bool:
-    """Whether this processor multiplies bf16 numbers in hardware (AVX-512 BF16 or AMX) and torch may let it."""
-    return processor_has("avx512_bf16", "amx_bf16")
 
 
 def processor_has(*any_of: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:

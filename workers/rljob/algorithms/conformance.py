@@ -1,10 +1,11 @@
 """Whether an algorithm gives the loops what they expect of it, tried on random observations: which function, what was expected,
 what came. For one of the user's own, or a network of one's own, before anything is trained.
 
-Here: its network, and what it does with observations; ``conformance_learning`` has what it makes of experience.
+Here: its network, and what it does with observations; ``trial`` has what it makes of experience.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,9 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from rljob.algorithms.acting_rules import ActionValueAlgorithm
 from rljob.algorithms.base import AnyAlgorithm, Inference, UnrollAlgorithm
-from rljob.algorithms.conformance_learning import check_learning
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.shapes import first_difference, shapes_of, words_of
-from rljob.algorithms.trial import Trial
+from rljob.algorithms.trial import Trial, check_learning
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters, RLJob
 from rljob.api.networks import NetworkProblem
@@ -36,12 +36,6 @@ _ROUNDING = 1e-4
 """How far above 0 a log-probability may be; as experience takes it."""
 
 
-class _Game:
-    def __init__(self) -> None:
-        self.random = np.random.default_rng(0)
-        self.memory: Any = None
-
-
 def check_acting(trial: Trial, acting: FrameNetwork) -> None:
     """Act on, and judge, a few observations with a network that is only read. Raises PluginProblem."""
     method, params, spec, call = trial.method, trial.params, trial.spec, trial.call
@@ -54,9 +48,9 @@ def check_acting(trial: Trial, acting: FrameNetwork) -> None:
     numbers = outputs.numpy()
     epsilon = call("exploration", lambda: method.exploration(params, 0, 1, _N))
     trial.array("exploration", epsilon, (_N,))
-    _decision(trial, "decide", _N, lambda draws: method.decide(numbers, epsilon, draws, choices))
+    _decision(trial, "decide", _N, lambda draws: method.decide(numbers.copy(), epsilon.copy(), draws, choices))
     _decision(trial, "random_decision", _N, lambda draws: method.random_decision(_N, choices, draws))
-    _chance_of_its_generator(trial, numbers)
+    _decisions(trial, numbers)
     trial.array("state_values", call("state_values", lambda: method.state_values(numbers, choices)), (_N,))
     preferred = call("preferences", lambda: method.preferences(outputs))
     trial.tensor("preferences", preferred, (_N, spec.policy_numbers))
@@ -68,15 +62,25 @@ def check_acting(trial: Trial, acting: FrameNetwork) -> None:
             "numbers of FrameNetwork.masked, since its takes has masks",
             "others for what is not allowed",
         )
-    games: Sequence[Any] = [_Game() for _ in range(_N)]
-    _judged_actions(trial, call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games)))
+    games: Any = [SimpleNamespace(random=np.random.default_rng(0), memory=None) for _ in range(_N)]
+    judged: Any = call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games))
+    if not spec.controls:
+        return _actions(trial, "evaluation_action", judged, _N)
+    if spec.action_sizes:  # what ``Choices.action`` makes of both parts
+        both = isinstance(judged, dict) and set(judged) == {"choices", "controls"}
+        trial.expect("evaluation_action", both, "a dict of choices and controls, as choices.action makes it", judged)
+        _actions(trial, "evaluation_action: choices", judged["choices"], _N)
+        judged = judged["controls"]
+    return _controls(trial, "evaluation_action", judged, _N)
 
 
 def _outputs(trial: Trial, acting: FrameNetwork, seen: Any) -> torch.Tensor:
     """What ``infer`` gives for a few observations, each row by itself."""
     method, call, expect = trial.method, trial.call, trial.expect
     memory, size = method.memory_units(trial.params), method.output_size(trial.params, trial.spec.policy_numbers)
-    function, outputs = _written(trial)
+    own = isinstance(method, ActionValueAlgorithm) and type(method).infer is ActionValueAlgorithm.infer
+    # The author's own function, and how its outputs are called behind its name.
+    function, outputs = ("action_values", "") if own else ("infer", ": outputs")
     before = np.zeros((_N, 2, memory), np.float32)
     found = call(function, lambda: method.infer(acting, seen, before))
     expect(function, isinstance(found, Inference), "an Inference(outputs, state)", found)
@@ -108,43 +112,20 @@ def _outputs(trial: Trial, acting: FrameNetwork, seen: Any) -> torch.Tensor:
     return found.outputs
 
 
-def _written(trial: Trial) -> tuple[str, str]:
-    """The function of the author's that gives outputs, and how they are called behind its name."""
-    method = trial.method
-    if isinstance(method, ActionValueAlgorithm) and type(method).infer is ActionValueAlgorithm.infer:
-        return "action_values", ""
-    return "infer", ": outputs"
-
-
-def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None:
-    """Whether the same generator gives the same decisions: a run replays from its seed."""
+def _decisions(trial: Trial, numbers: NDArray[np.float32]) -> None:
+    """Decide for many environments: whether the same generator gives the same decisions, for a run replays from its seed."""
     method, choices = trial.method, trial.spec.all_choices
     rungs = trial.call("exploration", lambda: method.exploration(trial.params, 0, 1, _MANY))
     trial.array("exploration", rungs, (_MANY,))
     epsilon = np.where(rungs > 0, np.maximum(rungs, np.float32(_OFTEN)), rungs)
     rows = np.tile(numbers, (_MANY // _N, 1))
-    asked: dict[str, Callable[[RandomNumbers], Decision]] = {
-        "decide": lambda draws: method.decide(rows.copy(), epsilon.copy(), draws, choices),
-        "random_decision": lambda draws: method.random_decision(_MANY, choices, draws),
-    }
-    for function, decision in asked.items():
-        first, second = (_decision(trial, function, _MANY, decision) for _ in range(2))
-        differ = [
-            name
-            for name in ("action", "taken", "value", *(["control"] if choices.controls else []))
-            if not np.array_equal(getattr(first, name), getattr(second, name), equal_nan=name != "action")
-        ]
-        trial.expect(
-            function,
-            not differ,
-            "the same decision from a generator in the same state, which all that it draws comes from",
-            f"another {differ[0] if differ else ''} the second time",
-        )
+    _decision(trial, "decide", _MANY, lambda draws: method.decide(rows.copy(), epsilon.copy(), draws, choices))
+    _decision(trial, "random_decision", _MANY, lambda draws: method.random_decision(_MANY, choices, draws))
 
 
-def _decision(trial: Trial, function: str, rows: int, decide: Callable[[RandomNumbers], Decision]) -> Decision:
-    """A decision for ``rows`` environments, of draws that are the same for each call."""
-    found = trial.call(function, lambda: decide(GroupedDraws(np.random.default_rng(0), 2)))
+def _decision(trial: Trial, function: str, rows: int, decide: Callable[[RandomNumbers], Decision]) -> None:
+    """A decision for ``rows`` environments, twice, of draws that are the same."""
+    found, again = (trial.call(function, lambda: decide(GroupedDraws(np.random.default_rng(0), 2))) for _ in range(2))
     trial.expect(function, isinstance(found, Decision), "a Decision(action, taken, value)", found)
     _actions(trial, f"{function}: action", found.action, rows)
     trial.array(f"{function}: taken", found.taken, (rows,))
@@ -159,20 +140,18 @@ def _decision(trial: Trial, function: str, rows: int, decide: Callable[[RandomNu
             f"log mu(a|s) of each action, a finite number{'' if density else ' of 0 or less'}",
             str(wrong[0]) if wrong.size else "",
         )
-    return found
-
-
-def _judged_actions(trial: Trial, found: Any) -> None:
-    """What ``Choices.action`` makes of both parts, or of the one that there is."""
-    spec, function = trial.spec, "evaluation_action"
-    if not spec.controls:
-        return _actions(trial, function, found, _N)
-    if spec.action_sizes:
-        both = isinstance(found, dict) and set(found) == {"choices", "controls"}
-        trial.expect(function, both, "a dict of choices and controls, as choices.action makes it", found)
-        _actions(trial, f"{function}: choices", found["choices"], _N)
-        found = found["controls"]
-    return _controls(trial, function, found, _N)
+    names = ("action", "taken", "value", *(["control"] if trial.spec.controls else []))
+    differ = [
+        name
+        for name in names
+        if not np.array_equal(getattr(found, name), getattr(again, name), equal_nan=name != "action")
+    ]
+    trial.expect(
+        function,
+        not differ,
+        "the same decision from a generator in the same state, which all that it draws comes from",
+        f"another {differ[0] if differ else ''} the second time",
+    )
 
 
 def _controls(trial: Trial, function: str, found: Any, rows: int) -> None:
@@ -213,15 +192,12 @@ def check(
     """
     if (problem := spec.untaken(name, method.takes, centred=env_params.centre_input)) is not None:
         raise NetworkProblem(problem)
-    state = torch.get_rng_state()
-    try:
+    with torch.random.fork_rng([]):
         torch.manual_seed(0)
         trial = Trial(name, method, params, spec, env_params)
         net = _network(trial)
         check_acting(trial, net.eval())
         check_learning(trial, _learner(trial) if method.acting else net.train())
-    finally:
-        torch.set_rng_state(state)
 
 
 def _network(trial: Trial) -> FrameNetwork:
@@ -264,14 +240,7 @@ def _network(trial: Trial) -> FrameNetwork:
     frozen = [name for name, weight in net.named_parameters() if not weight.requires_grad]
     expect("build", not frozen, "weights that all learn (what does not is a buffer)", f"frozen {', '.join(frozen)}")
     # Every process of a run builds the network for itself, and takes the learner's weights.
-    if difference := first_difference(shapes_of(net), shapes_of(_built(trial))):
-        name, first, second = difference
-        expect(
-            "build",
-            False,
-            "the same network from each call, of its arguments alone",
-            f"{name} {words_of(first)} and then {words_of(second)}",
-        )
+    _same(trial, "build", net, "the same network from each call, of its arguments alone", "{} and then {}")
     return net
 
 
@@ -282,15 +251,15 @@ def _learner(trial: Trial) -> FrameNetwork:
         "build_learner", lambda: method.build_learner(trial.spec, trial.params, trial.env_params)
     )
     part: Any = trial.call("acting", lambda: net.get_submodule(method.acting))
-    if difference := first_difference(shapes_of(part), shapes_of(_built(trial))):
-        name, first, second = difference
-        trial.expect(
-            "build_learner",
-            False,
-            f"{method.acting} of the network that learns to be what build gives",
-            f"{name} {words_of(first)} there and {words_of(second)} here",
-        )
+    expected = f"{method.acting} of the network that learns to be what build gives"
+    _same(trial, "build_learner", part, expected, "{} there and {} here")
     return net.train()
+
+
+def _same(trial: Trial, function: str, found: nn.Module, expected: str, came: str) -> None:
+    """Whether ``found`` has the weights of what ``build`` gives."""
+    name, *shapes = first_difference(shapes_of(found), shapes_of(_built(trial))) or ("", None, None)
+    trial.expect(function, not name, expected, f"{name} {came.format(*map(words_of, shapes))}")
 
 
 def _built(trial: Trial) -> FrameNetwork:

@@ -10,6 +10,7 @@ factory without that argument takes none.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, get_type_hints
 
 import torch
@@ -22,6 +23,7 @@ from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.structure import structural_problems
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, told
+from rljob.observation import each
 
 _ROWS = 2
 Inputs = tuple[int, ...] | dict[str, tuple[int, ...]]
@@ -117,32 +119,22 @@ def _features(name: str, module: nn.Module, inputs: Inputs) -> int:
     formats = [torch.contiguous_format]
     if len(inputs) == 3 and not isinstance(inputs, dict):
         formats.append(torch.channels_last)
-    width = 0
+    width, shown = 0, each(lambda shape: (_ROWS, *shape), inputs)
+    zeros = each(torch.zeros, shown)
     for order in formats:
         try:
             with torch.no_grad():
-                found: Any = module(_shown(inputs, order))
+                found: Any = module(each(partial(torch.Tensor.contiguous, memory_format=order), zeros))
         except PLUGIN_FAILURES as error:
-            how = f"float32 {_with_rows(inputs)}" + (" in channels-last order" if order is torch.channels_last else "")
+            how = f"float32 {shown}" + (" in channels-last order" if order is torch.channels_last else "")
             raise PluginProblem(f"network {short(name)}: it failed on {how}: {told(error)}") from error
         if not isinstance(found, Tensor) or found.dim() < 2 or len(found) != _ROWS:
             came = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise PluginProblem(
-                f"network {short(name)}: for inputs {_with_rows(inputs)} features [{_ROWS}, ...] were expected, what came is "
-                f"{came}"
+                f"network {short(name)}: for inputs {shown} features [{_ROWS}, ...] were expected, what came is {came}"
             )
         width = found.flatten(1).shape[1]
     return width
-
-
-def _shown(inputs: Inputs, order: torch.memory_format) -> Any:
-    if isinstance(inputs, dict):
-        return {path: torch.zeros(_ROWS, *shape) for path, shape in inputs.items()}
-    return torch.zeros(_ROWS, *inputs).contiguous(memory_format=order)
-
-
-def _with_rows(inputs: Inputs) -> Any:
-    return {path: (_ROWS, *shape) for path, shape in inputs.items()} if isinstance(inputs, dict) else (_ROWS, *inputs)
 
 
 def _arguments(name: str, factory: Callable[..., Any]) -> list[str]:

@@ -109,18 +109,12 @@ def _place_problems(job: RLJob, made: AnyAlgorithm) -> Iterator[Problem]:
     """Whether the job has a place where what the algorithm learns from waits."""
     from rljob.algorithms.base import TransitionAlgorithm
 
-    transitions = isinstance(made, TransitionAlgorithm)
-    if transitions and job.spec.replay is None:
-        yield Problem(
-            "spec.replay",
-            ABSENT,
-            f"required: {short(job.spec.algorithm.name)} learns from transitions, which wait in the replay service; "
-            "replay: {} takes its defaults",
-        )
-    if not transitions and job.spec.replay is not None:
-        yield Problem(
-            "spec.replay", ABSENT, f"not allowed: {short(job.spec.algorithm.name)} learns from unrolls and stores none"
-        )
+    transitions, name = isinstance(made, TransitionAlgorithm), short(job.spec.algorithm.name)
+    words = f"not allowed: {name} learns from unrolls and stores none"
+    if transitions:
+        words = f"required: {name} learns from transitions, which wait in the replay service; replay: {{}} takes its defaults"
+    if transitions == (job.spec.replay is None):
+        yield Problem("spec.replay", ABSENT, words)
 
 
 def _own(name: str) -> AnyAlgorithm:
