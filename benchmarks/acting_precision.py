@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.acting.int8 import WITHIN, Int8Trunk
-from rljob.acting.network import acting_copy
+from rljob.acting.network import WITHIN, Int8Trunk, acting_copy
 from rljob.algorithms.compute import Compute, denormals_as_zero, native_arithmetic
 from rljob.algorithms.registry import algorithm
 from rljob.algorithms.trunk import FrameNetwork

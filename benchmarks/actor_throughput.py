@@ -23,7 +23,7 @@ from rljob.acting.network import acting_copy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import ActingPolicy, Decision
-from rljob.actor.session import ReplaySession
+from rljob.actor.session import Compression, ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.compute import native_arithmetic
 from rljob.algorithms.registry import algorithm
@@ -112,7 +112,9 @@ def actor(
     layout = transition_layout(50, spec.columns, 3)
     identity = ActorIdentity(name, "benchmark", num_envs)
     figures = ActorFigures(identity)
-    session = ReplaySession(Client(endpoint), identity, figures.heartbeat, compress=layout.compressed_columns)
+    session = ReplaySession(
+        Client(endpoint), identity, figures.heartbeat, compression=Compression(layout.compressed_columns)
+    )
     figures.sink = sink = MultiShard([session])
     recorder = make_builder(layout, num_envs, 0.99, False, name, "benchmark", 0)
     computed = "none"

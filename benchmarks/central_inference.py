@@ -32,7 +32,7 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import ActingPolicy
-from rljob.actor.session import ReplaySession
+from rljob.actor.session import Compression, ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
@@ -118,7 +118,9 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
     label = f"{name} {'local' if server is None else 'central'}".replace(" ", "-")
     identity = ActorIdentity(label, "benchmark", num_envs)
     figures = ActorFigures(identity)
-    session = ReplaySession(Client(replay), identity, figures.heartbeat, compress=layout.compressed_columns)
+    session = ReplaySession(
+        Client(replay), identity, figures.heartbeat, compression=Compression(layout.compressed_columns)
+    )
     figures.sink = sink = MultiShard([session])
     recorder = make_builder(layout, num_envs, 0.99, False, label, "benchmark", 0)
     generator = np.random.default_rng(0)

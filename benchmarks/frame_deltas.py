@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rljob.actor.compression import TRIED_SEGMENTS, Compression
+from rljob.actor.session import TRIED_SEGMENTS, Compression
 from rljob.api import EnvironmentParameters
 from rljob.choices import Choices
 from rljob.envs import describe_environment, make_vector_environment

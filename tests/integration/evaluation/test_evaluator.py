@@ -19,7 +19,7 @@ from rljob.cli.app import app
 from rljob.envs.base import seed_of
 from rljob.roles.evaluator import run_evaluator
 from rljob.roles.options import RoleOptions
-from rljob.weights.evaluations import Evaluation
+from rljob.weights.flat import Evaluation
 from rljob.weights.server import WeightServer
 from torch import nn
 from typer.testing import CliRunner

@@ -31,8 +31,7 @@ from rljob.observation import frames
 from rljob.roles.learner import wanted_since
 from rljob.telemetry.server import TelemetryServer
 from rljob.weights.client import WeightClient
-from rljob.weights.evaluations import Evaluation
-from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, snapshot
+from rljob.weights.flat import Evaluation, OtherNetwork, Weights, WeightsProblem, snapshot
 from rljob.weights.server import PublishedVersion, WeightServer
 from rljob.wire import Client, Message, Publisher, Server, decode
 from rljob.wire.schema import DRAWN, drawn_column

@@ -6,8 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.acting.int8 import Int8Trunk, Scale, _largest_weight, computable
-from rljob.acting.network import ActingNetwork, acting_copy, choose_compute
+from rljob.acting.network import (
+    ActingNetwork,
+    Int8Trunk,
+    Scale,
+    _largest_weight,
+    acting_copy,
+    choose_compute,
+    computable,
+)
 from rljob.algorithms.compute import Compute, DeviceCompute, Measured
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters, SACParameters

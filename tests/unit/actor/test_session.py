@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rljob.actor.compression import TRIED_SEGMENTS, Compression
-from rljob.actor.session import SILENCE_SECONDS
+from rljob.actor.session import SILENCE_SECONDS, TRIED_SEGMENTS, Compression
 from rljob.api import EnvironmentParameters
 from rljob.api.roles import member_of
 from rljob.choices import GroupedDraws

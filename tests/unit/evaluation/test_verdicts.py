@@ -3,8 +3,7 @@
 import numpy as np
 from rljob.api.learner_status import Verdict
 from rljob.evaluation.verdicts import Verdicts
-from rljob.weights.evaluations import Evaluation
-from rljob.weights.flat import Weights
+from rljob.weights.flat import Evaluation, Weights
 
 
 class Learner:

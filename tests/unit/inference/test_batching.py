@@ -20,13 +20,6 @@ def test_buckets(largest: int, sizes: tuple[int, ...]) -> None:
     assert bucket_sizes(largest) == sizes
 
 
-def test_a_batch_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        bucket_sizes(0)
-    with pytest.raises(ValueError, match="5 observations does not fit a batch of 4"):
-        Batcher(4, 0.0).add(a_request("a", rows=5))
-
-
 def test_nobody_is_waited_for_who_is_there_already() -> None:
     batcher = Batcher(64, 0.5)
     assert batcher.due_in(0.0) is None

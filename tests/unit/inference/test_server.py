@@ -203,8 +203,7 @@ def test_a_memory_of_another_network_is_refused(connect: Connect) -> None:
 
 def test_a_lane_holds_one_request(server: InferenceServer, connect: Connect) -> None:
     client = connect(server)
-    with pytest.raises(RuntimeError, match="asked for nothing"):
-        client.take(0)
+    assert client.take(0) is None
     ask(client, observations(1))
     with pytest.raises(RuntimeError, match="in flight"):
         ask(client, observations(1))

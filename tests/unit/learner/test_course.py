@@ -19,7 +19,7 @@ from rljob.checkpoints.files import stored, verify
 from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.weights.client import WeightClient
-from rljob.weights.evaluations import Evaluation
+from rljob.weights.flat import Evaluation
 from rljob.weights.server import WeightServer
 
 from tests.support.waiting import eventually, known

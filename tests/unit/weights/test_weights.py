@@ -12,8 +12,7 @@ import torch
 from rljob.api.learner_status import EvaluationUnderWay, Verdict
 from rljob.learner.figures import Verdicts
 from rljob.weights.client import WeightClient
-from rljob.weights.evaluations import Evaluation
-from rljob.weights.flat import OtherNetwork, Snapshot, Weights, WeightsProblem, snapshot
+from rljob.weights.flat import Evaluation, OtherNetwork, Snapshot, Weights, WeightsProblem, snapshot
 from rljob.weights.server import PublishedVersion, WeightServer
 from rljob.wire import Message, Publisher, Server, load_keys, write_keys
 from torch import nn

@@ -8,7 +8,7 @@ is asked on the host, which waits for the device at every step.
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -21,10 +21,9 @@ from rljob.algorithms.actor_critic import ActorCritic
 from rljob.algorithms.base import AnyAlgorithm, Inference
 from rljob.api import EnvironmentParameters
 from rljob.choices import Choices
-from rljob.envs.base import EnvironmentProblem
+from rljob.envs import EnvironmentProblem, EnvironmentSpec
 from rljob.envs.gymnasium_vector import DeviceVector
 from rljob.envs.received import close
-from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision
 from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
@@ -42,27 +41,20 @@ class DeviceDecision(NamedTuple):
         return cls(*(torch.as_tensor(each).to(device) for each in (decision.action, decision.taken, decision.value)))
 
 
-class DeviceRule(Protocol):
-    """``outputs`` float32 [N, K] and ``epsilon`` float32 [N] are on the device, and so is what is given back."""
-
-    def decide(self, outputs: Tensor, epsilon: Tensor) -> DeviceDecision:
-        """An action for each environment."""
-
-    def state_values(self, outputs: Tensor) -> Tensor:
-        """float32 [N]: the values of states."""
+# How to act: ``outputs`` float32 [N, K] and ``epsilon`` float32 [N] are on the device, and so is what is given: a decision for
+# each environment, or the values of states float32 [N].
 
 
-class EpsilonGreedy:
+class EpsilonGreedy(NamedTuple):
     """As ``ActionValueAlgorithm`` decides: the best action, and with the chance ``epsilon`` any."""
 
-    def __init__(self, generator: torch.Generator) -> None:
-        self._generator = generator
+    generator: torch.Generator
 
     def decide(self, outputs: Tensor, epsilon: Tensor) -> DeviceDecision:
         count, actions = outputs.shape
         value, greedy = outputs.max(dim=1)
-        explores = torch.rand(count, generator=self._generator, device=outputs.device) < epsilon
-        anything = torch.randint(actions, (count,), generator=self._generator, device=outputs.device)
+        explores = torch.rand(count, generator=self.generator, device=outputs.device) < epsilon
+        anything = torch.randint(actions, (count,), generator=self.generator, device=outputs.device)
         action = torch.where(explores, anything, greedy)
         return DeviceDecision(action, outputs.gather(1, action.unsqueeze(1)).squeeze(1), value)
 
@@ -70,15 +62,14 @@ class EpsilonGreedy:
         return outputs.max(dim=1).values
 
 
-class SampledPolicy:
+class SampledPolicy(NamedTuple):
     """As ``ActorCritic`` decides: a sample of the policy, by the largest log-probability with Gumbel noise."""
 
-    def __init__(self, generator: torch.Generator) -> None:
-        self._generator = generator
+    generator: torch.Generator
 
     def decide(self, outputs: Tensor, epsilon: Tensor) -> DeviceDecision:
         log_policy = outputs[:, :-1].log_softmax(dim=1)
-        uniform = torch.rand(log_policy.shape, generator=self._generator, device=outputs.device)
+        uniform = torch.rand(log_policy.shape, generator=self.generator, device=outputs.device)
         noise = -torch.log(-torch.log(uniform.clamp_min(torch.finfo(torch.float32).tiny)))
         action = (log_policy + noise).argmax(dim=1)
         return DeviceDecision(action, log_policy.gather(1, action.unsqueeze(1)).squeeze(1), outputs[:, -1])
@@ -87,22 +78,24 @@ class SampledPolicy:
         return outputs[:, -1]
 
 
-class OnHost:
+class OnHost(NamedTuple):
     """As ``algorithm`` decides, whatever that is: outputs go to the host and actions come back."""
 
-    def __init__(self, algorithm: AnyAlgorithm, choices: Choices, generator: np.random.Generator) -> None:
-        self._algorithm, self._choices = algorithm, choices
-        self._generator = generator
+    algorithm: AnyAlgorithm
+    choices: Choices
+    generator: np.random.Generator
 
     def decide(self, outputs: Tensor, epsilon: Tensor) -> DeviceDecision:
-        decision = self._algorithm.decide(outputs.cpu().numpy(), epsilon.cpu().numpy(), self._generator, self._choices)
+        decision = self.algorithm.decide(outputs.cpu().numpy(), epsilon.cpu().numpy(), self.generator, self.choices)
         return DeviceDecision.of(decision, outputs.device)
 
     def state_values(self, outputs: Tensor) -> Tensor:
-        return torch.as_tensor(self._algorithm.state_values(outputs.cpu().numpy(), self._choices)).to(outputs.device)
+        return torch.as_tensor(self.algorithm.state_values(outputs.cpu().numpy(), self.choices)).to(outputs.device)
 
 
-def rule_of(algorithm: AnyAlgorithm, choices: Choices, device: torch.device, seed: int) -> DeviceRule:
+def rule_of(
+    algorithm: AnyAlgorithm, choices: Choices, device: torch.device, seed: int
+) -> EpsilonGreedy | SampledPolicy | OnHost:
     """How ``algorithm`` acts on ``device``, with draws that follow from ``seed``."""
     own = type(algorithm)
     generator = torch.Generator(device).manual_seed(seed)
@@ -238,9 +231,9 @@ class DeviceEnvironment:
             raise self._problem("step: info has no 'final_obs', the observations [N, ...] before any reset")
         return DeviceStep(
             self._frames("step: observation", observation),
-            self._row("step: reward", reward),
-            self._row("step: terminated", terminated),
-            self._row("step: truncated", truncated),
+            self._checked("step: reward", reward, self._shape[:1]),
+            self._checked("step: terminated", terminated, self._shape[:1]),
+            self._checked("step: truncated", truncated, self._shape[:1]),
             self._frames("step: info['final_obs']", info["final_obs"]),
         )
 
@@ -265,9 +258,6 @@ class DeviceEnvironment:
                 f"{what}: expected {self._column.dtype}, as the plain environment has, got {shown(array)}"
             )
         return frames.reshape(self.num_envs, *self._column.shape)
-
-    def _row(self, what: str, array: Any) -> Tensor:
-        return self._checked(what, array, self._shape[:1])
 
     def _checked(self, what: str, array: Any, shape: tuple[int, ...]) -> Tensor:
         try:

@@ -16,11 +16,10 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import LocalLoop
 from rljob.actor.shards import MultiShard
 from rljob.api.episode_metrics import LARGEST
-from rljob.envs.base import EnvironmentProblem, Observation, StepResult
+from rljob.envs import EnvironmentProblem, EnvironmentSpec, Observation, StepResult
 from rljob.envs.meter import EpisodeMeter
 from rljob.envs.received import expect_finite
 from rljob.envs.restarting import KeepsFailing
-from rljob.envs.spec import EnvironmentSpec
 from rljob.experience import Decision, SegmentBuilder
 from rljob.loading import short
 from rljob.observation import Array
@@ -48,8 +47,7 @@ class DeviceLoop(LocalLoop):
     ) -> None:
         """``length``: steps of a chunk or of an unroll, as the job's layout has it."""
         super().__init__(policy, builder, sink, weights, figures)
-        self._environment = environment
-        self._acting = policy
+        self._environment, self._acting = environment, policy
         self._block = Block(length, environment.num_envs, environment.spec, policy, environment.device)
         self._meter = EpisodeMeter(environment.num_envs)
         self._between_blocks = True
@@ -106,9 +104,7 @@ class Block:
     def __init__(
         self, length: int, num_envs: int, spec: EnvironmentSpec, policy: DevicePolicy, device: torch.device
     ) -> None:
-        self.length = length
-        self._policy = policy
-        self._device = device
+        self.length, self._policy, self._device = length, policy, device
         self._environment_id = spec.id
         (column,) = spec.columns
         dtype = getattr(torch, str(column.dtype))
@@ -174,17 +170,31 @@ class Block:
         Raises EnvironmentProblem where a reward or an observation is not finite.
         """
         steps = self.steps
-        columns = self._to_host(steps)
+        for name, to in self._host.items():
+            to[:steps].copy_(self._columns[name][:steps], non_blocking=True)
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+        columns = {name: tensor.numpy()[:steps] for name, tensor in self._host.items()}
         self._expect_finite("rewards [step, environment]", columns["reward"], LARGEST)
         self._expect_finite("observations [step, environment, ...]", columns["frames"])
         # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
         truncated = columns["truncated"] & ~columns["terminated"]
-        finals = _Finals(self, columns["terminated"] | truncated, truncated)
-        nothing: Array = np.zeros(self.action.shape[1], np.bool_)
+        ends, environments = np.nonzero(columns["terminated"] | truncated)
+        if len(ends):
+            last_frames, last_values = self.final(ends, environments, truncated[ends, environments])
+        count = self.action.shape[1]
+        nothing: Array = np.zeros(count, np.bool_)
         before = None if self._memory_before is None else self._memory_before.cpu().numpy()
         for t in range(steps):
             reward, terminated = columns["reward"][t], columns["terminated"][t]
-            final_frames, final_values = finals.of(t)
+            final_frames: Array | None = None
+            final_values: Array | None = None
+            first, last = np.searchsorted(ends, (t, t + 1))
+            if first < last:  # of meaning where an episode ended
+                rows = environments[first:last]
+                final_frames = np.zeros((count, *last_frames.shape[1:]), last_frames.dtype)
+                final_values = np.full(count, np.nan, np.float32)
+                final_frames[rows], final_values[rows] = last_frames[first:last], last_values[first:last]
             result = StepResult(
                 observation=columns["frames"][t][:, None],
                 reward=np.clip(reward, -1.0, 1.0) if reward_clipping else reward,
@@ -222,32 +232,3 @@ class Block:
             expect_finite(what, numbers, largest)
         except ValueError as error:
             raise EnvironmentProblem(f"environment {short(self._environment_id)!r}: step: {error}") from error
-
-    def _to_host(self, steps: int) -> dict[str, Array]:
-        for name, to in self._host.items():
-            to[:steps].copy_(self._columns[name][:steps], non_blocking=True)
-        if self._device.type == "cuda":
-            torch.cuda.current_stream(self._device).synchronize()
-        return {name: tensor.numpy()[:steps] for name, tensor in self._host.items()}
-
-
-class _Finals:
-    """The ends of a block, by step: ``ended`` and ``truncated`` b1 [T, N]."""
-
-    def __init__(self, block: Block, ended: Array, truncated: Array) -> None:
-        self._shape = ended.shape[1]
-        self._step, self._environment = np.nonzero(ended)
-        if len(self._step):
-            at = self._step, self._environment
-            self._frames, self._values = block.final(*at, truncated[at])
-
-    def of(self, step: int) -> tuple[Array | None, Array | None]:
-        """Final frames [N, *F*] and their values f4 [N], of meaning where an episode ended; None where none did."""
-        first, last = np.searchsorted(self._step, (step, step + 1))
-        if first == last:
-            return None, None
-        rows = self._environment[first:last]
-        frames: Array = np.zeros((self._shape, *self._frames.shape[1:]), self._frames.dtype)
-        values: Array = np.full(self._shape, np.nan, np.float32)
-        frames[rows], values[rows] = self._frames[first:last], self._values[first:last]
-        return frames, values

@@ -7,15 +7,14 @@ import numpy as np
 
 from rljob.acting import ActorIdentity
 from rljob.acting.network import ActingNetwork
-from rljob.actor.compression import Compression
+from rljob.actor.session import Compression
 from rljob.actor.shards import MultiShard
 from rljob.api.lifecycle import TargetMetric
 from rljob.envs import RestartLimit
 from rljob.inference.client import InferenceClient
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.process import PROCESS
-from rljob.wire import Message
-from rljob.wire.message import packed
+from rljob.wire import Message, packed
 
 STAGES = ("env", "infer", "encode", "send", "blocked")
 
@@ -37,27 +36,24 @@ class ActorFigures:
         self.compression = Compression()
         self.state = "Connecting"
         self.slot = -1
-        self.steps = self.raw_frames = self.produced = self.cut_steps = 0
-        self.policy_version = 0
-        self.weights_loaded_at = 0.0
+        self.steps = self.raw_frames = self.produced = self.cut_steps = self.policy_version = 0
+        self.weights_loaded_at = self.inference_wait_seconds = self._rate = 0.0
         self.acting: ActingNetwork | None = None
         """Its own network."""
         self.inference: InferenceClient | None = None
-        self.inference_wait_seconds = 0.0
         self.dropped: dict[str, int] = {}
         self.episodes_by_end = {"terminated": 0, "truncated": 0, "cut": 0}
         self.failures: RestartLimit | None = None
-        self._rate = 0.0
         self._rate_from = (time.monotonic(), 0)
-
-    @property
-    def blocked_seconds(self) -> float:
-        """Time in which the replay service allowed nothing more, or the inference server had not answered."""
-        return self.clock.seconds()["blocked"]
 
     def heartbeat(self) -> Message:
         """The ``heartbeat`` message of this moment."""
-        self._measure_rate()
+        now = time.monotonic()
+        since, steps = self._rate_from
+        if now - since > 0:
+            self._rate = (self.steps - steps) / (now - since)
+        if now - since > _RATE_WINDOW_SECONDS:
+            self._rate_from = (now, self.steps)
         seconds, (names, process) = self.clock.seconds(), packed([self._process()])
         return Message(
             "heartbeat",
@@ -154,11 +150,3 @@ class ActorFigures:
             {} if sink is None else {"message_bytes": sink.total("bytes_encoded") / max(1, sink.total("chunks_sent"))}
         )
         return PROCESS.now() | sent
-
-    def _measure_rate(self) -> None:
-        now = time.monotonic()
-        since, steps = self._rate_from
-        if now - since > 0:
-            self._rate = (self.steps - steps) / (now - since)
-        if now - since > _RATE_WINDOW_SECONDS:
-            self._rate_from = (now, self.steps)

@@ -47,8 +47,7 @@ class GroupedLoop(Loop):
         figures: ActorFigures,
     ) -> None:
         super().__init__(policy, builder, sink, figures)
-        self._groups = environment
-        self._remote = policy
+        self._groups, self._remote = environment, policy
         self._answered = False
         self._not_asked: list[tuple[int, Observation]] = []
 
@@ -121,21 +120,11 @@ class GroupedLoop(Loop):
         clock, client = self._figures.clock, self._remote.client
         clock.enter("infer")
         client.poll()
-        collected = collect()
-        if collected is not None:
-            self._answered = True
-            return collected
-        started = time.monotonic()
-        before = self._figures.inference_wait_seconds
-        clock.enter("blocked")
-        while not stop.is_set():
-            client.poll(_ANSWER_WAIT_SECONDS)
+        started, before = time.monotonic(), self._figures.inference_wait_seconds
+        while (collected := collect()) is None and not stop.is_set():
+            clock.enter("blocked")
             waited = time.monotonic() - started
             self._figures.inference_wait_seconds = before + waited
-            collected = collect()
-            if collected is not None:
-                self._answered = True
-                break
             if self._answered and waited > LONGEST_ANSWER_SECONDS:
                 raise InferenceLost(
                     f"no answer from the inference server {client.endpoint} for {waited:.0f} s; "
@@ -145,6 +134,8 @@ class GroupedLoop(Loop):
                 log.warning("waiting for the inference server %s", client.endpoint)
                 self._figures.state = "Blocked"
             self._exchange()
+            client.poll(_ANSWER_WAIT_SECONDS)
+        self._answered |= collected is not None
         if self._figures.state == "Blocked" and collected is not None:
             log.info("the inference server answers again, after %.1f s", time.monotonic() - started)
             self._figures.state = "Running"

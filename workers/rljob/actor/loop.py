@@ -23,8 +23,7 @@ from rljob.experience import Decision, SegmentBuilder
 from rljob.inference.client import RemotePolicy
 from rljob.observation import Array
 from rljob.weights.flat import Weights, WeightSource
-from rljob.wire import Message
-from rljob.wire.message import packed
+from rljob.wire import Message, packed
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +42,7 @@ class Loop(ABC):
     def __init__(
         self, policy: LocalPolicy | RemotePolicy, builder: SegmentBuilder, sink: MultiShard, figures: ActorFigures
     ) -> None:
-        self._policy = policy
-        self._builder = builder
-        self._sink = sink
-        self._figures = figures
+        self._policy, self._builder, self._sink, self._figures = policy, builder, sink, figures
         self._slot: tuple[int, int] | None = None
         self._next_exchange = 0.0
         self._on_turn: Callable[[], None] = lambda: None
@@ -209,8 +205,7 @@ class LocalLoop(Loop):
         figures: ActorFigures,
     ) -> None:
         super().__init__(policy, builder, sink, figures)
-        self._loaded = policy
-        self._weights = weights
+        self._loaded, self._weights = policy, weights
         self._arrived: Weights | None = None
         self._live: dict[str, Any] = {}
 
@@ -250,9 +245,7 @@ class ActorLoop(LocalLoop):
     ) -> None:
         """``refresh_steps``: steps between two looks for newer weights inside an unroll, 0 for only between unrolls."""
         super().__init__(policy, builder, sink, weights, figures)
-        self._environment = environment
-        self._acting = policy
-        self._refresh_steps = refresh_steps
+        self._environment, self._acting, self._refresh_steps = environment, policy, refresh_steps
         self._observation: Observation = None
 
     def turn(self, stop: threading.Event) -> None:

@@ -11,16 +11,12 @@ from rljob.acting.network import ActingNetwork, choose_compute
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.api import EnvironmentParameters
-from rljob.envs.base import Observation
-from rljob.envs.spec import EnvironmentSpec
+from rljob.envs import EnvironmentSpec, Observation
 from rljob.experience import Decision
 from rljob.observation import Array, each, zeros
 from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)
-
-
-__all__ = ["ActingPolicy", "Decision"]
 
 
 class LocalPolicy:
@@ -41,11 +37,9 @@ class LocalPolicy:
         device: torch.device,
         precision: str | None,
     ) -> None:
-        self._algorithm = algorithm
+        self._algorithm, self._num_envs, self._device = algorithm, num_envs, device
         self.parameters = parameters
         """A learner's live values replace its own (`take_slot`)."""
-        self._num_envs = num_envs
-        self._device = device
         network = algorithm.build(spec, parameters, environment_parameters)
         sample = each(lambda part: torch.from_numpy(part).to(device), zeros(spec.columns, num_envs))
         self.units = algorithm.memory_units(parameters)
@@ -54,6 +48,8 @@ class LocalPolicy:
             network, algorithm.infer, sample, self.units, precision or parameters.precision, devices
         )
         self.acting = ActingNetwork(network, algorithm, spec.all_choices, measured)
+        self.shapes = shapes_of(self.acting.network)
+        """The shapes of the weights that it can act with, by name."""
         self.epsilon = np.ones(num_envs, np.float32)
         self.version = 0
 
@@ -61,11 +57,6 @@ class LocalPolicy:
         """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
         self.epsilon = self._algorithm.exploration(self.parameters, slot, slots, self._num_envs)
         log.info("slot %d of %d, epsilon %.3g to %.3g", slot, slots, self.epsilon.max(), self.epsilon.min())
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights that it can act with, by name."""
-        return shapes_of(self.acting.network)
 
     def load(self, weights: Weights) -> None:
         """Act with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
@@ -94,8 +85,7 @@ class ActingPolicy(LocalPolicy):
     ) -> None:
         about = (algorithm, spec, parameters, environment_parameters, num_envs)
         super().__init__(*about, torch.device("cpu"), precision)
-        self._spec = spec
-        self._generator = generator
+        self._spec, self._generator = spec, generator
         self._memory = np.zeros((num_envs, 2, self.units), np.float32)
         self._remembers = self._memory.size > 0
 

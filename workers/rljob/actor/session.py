@@ -3,6 +3,10 @@
 A chunk is forgotten only when the shard has acknowledged it. Whatever happens in between (the shard restarts, a
 connection drops, an answer is lost), the session says hello again, learns which sequence number the shard accepted
 last, and sends the rest once more; the shard drops what it already has. So every chunk arrives exactly once.
+
+Columns are compressed as they are, or as the differences of neighbouring frames, which are smaller where most of a picture stays
+as it is and what stands still is rich in detail, and larger where everything moves or the picture is plain. Which it is is seen
+in the first segments.
 """
 
 import logging
@@ -11,18 +15,57 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
 from rljob.acting import ActorIdentity
-from rljob.actor.compression import Compression
 from rljob.experience import Segment
 from rljob.telemetry import timeline
-from rljob.wire import Client, CreditWindow, MalformedMessage, Message, encode
-from rljob.wire.transport import Socket
+from rljob.wire import CODES, Client, CreditWindow, MalformedMessage, Message, encode
+from rljob.wire.column import pack_column
 
 log = logging.getLogger(__name__)
+
+TRIED_SEGMENTS: Final = 8
+_LEAST_ROW_BYTES: Final = 64
+"""A pass over smaller rows costs more than its bytes are worth."""
+_WORTH_BYTES: Final = 0.95
+
+
+class Compression:
+    """Which of the ``columns`` that are compressed go as ``deltas``.
+
+    ``way``: LZ4 none, Delta all, Auto those for which that was smaller by a twentieth in the first segments; what is smaller is
+    packed sooner, too. For one thread; several sessions may share it.
+    """
+
+    def __init__(self, columns: Sequence[str] = (), way: str = "LZ4") -> None:
+        self.columns = tuple(columns)
+        self.deltas: frozenset[str] = frozenset(columns) if way == "Delta" else frozenset()
+        self._left = TRIED_SEGMENTS if way == "Auto" and columns else 0
+        self._bytes: dict[str, list[float]] = {}
+
+    def look(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """See the columns of a segment that is about to be sent; only the first ones are looked at."""
+        if not self._left:
+            return
+        self._left -= 1
+        for name in self.columns:
+            array = columns.get(name)
+            if array is None or array.ndim < 2 or len(array) < 2 or array[0].nbytes < _LEAST_ROW_BYTES:
+                continue
+            for way in (0, 1):
+                _, buffer = pack_column(0, CODES[array.dtype], array, compressed=True, delta=way == 1)
+                self._bytes.setdefault(name, [0.0, 0.0])[way] += len(buffer)
+        if self._left:
+            return
+        self.deltas = frozenset(name for name, (plain, delta) in self._bytes.items() if delta < _WORTH_BYTES * plain)
+        for name, (plain, delta) in self._bytes.items():
+            how = "differences" if name in self.deltas else "they are"
+            sizes = plain / TRIED_SEGMENTS / 1e3, delta / TRIED_SEGMENTS / 1e3
+            log.info("%s: %.1f kB a segment, as differences of frames %.1f: they go as %s", name, *sizes, how)
+
 
 HEARTBEAT_INTERVAL_SECONDS = 1.0
 # Without a connection, try again soon; with one, give the shard time to answer (it may be warming up).
@@ -79,17 +122,17 @@ class ReplaySession:
         receiver: str = "replay shard",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
-        self._identity = identity
-        self._heartbeat = heartbeat
+        self._client, self._identity, self._heartbeat = client, identity, heartbeat
         self._compression = compression or Compression()
-        self._columns_of_hello = about
-        self._receiver = receiver
-        self._clock = clock
+        self._columns_of_hello, self._receiver, self._clock = about, receiver, clock
         self._window: CreditWindow[_Encoded] = CreditWindow()
+        self.actor, self.socket = identity.actor, client.socket
+        """A poller may wait on sockets of several sessions: one is readable when ``poll`` has something to read."""
         self._held: deque[int] = deque()  # transitions of each chunk in the window, oldest first
         self._home = True
-        self._sequence = 0
+        self._sequence = self.produced_transitions = self.acknowledged_transitions = 0
+        self.chunks_sent = self.chunks_resent = self.chunks_acknowledged = self.bytes_encoded = 0
+        self._refusals_in_a_row = 0
         self._highest_sent = -1
         self._service = ""
         self._next_hello = self._next_heartbeat = self._heard_at = self._progress_at = clock()
@@ -97,25 +140,12 @@ class ReplaySession:
         self.durable = False
         self.least_version: int | None = None
         """The oldest weights that the credits it has are for; None where that does not matter."""
-        self.produced_transitions = self.acknowledged_transitions = 0
-        self.chunks_sent = self.chunks_resent = self.chunks_acknowledged = 0
-        self.bytes_encoded = 0
         self.refused: Counter[str] = Counter()
-        self._refusals_in_a_row = 0
-
-    @property
-    def actor(self) -> str:
-        return self._identity.actor
 
     @property
     def connected(self) -> bool:
         """Whether the shard has welcomed this actor since the last break."""
         return self._window.connected
-
-    @property
-    def socket(self) -> Socket:
-        """For a poller that waits on several sessions; it is readable when ``poll`` has something to read."""
-        return self._client.socket
 
     @property
     def credits(self) -> int:

@@ -32,13 +32,13 @@ class MultiShard:
         if not sessions:
             raise ValueError("an actor needs at least one replay shard; give --replay-ingest")
         self.sessions = sessions
-        self._turn = 0
+        self._turn = self._unbound_transitions = self.episodes_dropped = 0
         self._unbound: deque[Segment] = deque()
-        self._unbound_transitions = 0
         self._episodes: deque[Message] = deque(maxlen=_KEPT_EPISODE_MESSAGES)
-        self.episodes_dropped = 0
-        names = [f"{number} {session.actor}" for number, session in enumerate(sessions)]
-        self._preferences = [blake2b(name.encode(), digest_size=8).digest() for name in names]
+        self._preferences = [
+            blake2b(f"{number} {session.actor}".encode(), digest_size=8).digest()
+            for number, session in enumerate(sessions)
+        ]
         self._there: list[int] = []
         self._poller = zmq.Poller()
         for session in sessions:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.api.learner_status import VERDICT_LEVEL, Verdict
-from rljob.weights.evaluations import Evaluation
+from rljob.weights.flat import Evaluation
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from rljob.acting import ActorIdentity
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.choices import GroupedDraws
-from rljob.envs.base import Observation
-from rljob.envs.spec import EnvironmentSpec
+from rljob.envs import EnvironmentSpec, Observation
 from rljob.experience import Decision
 from rljob.observation import Array, Columns, by_column, rows_of
 from rljob.wire import Client, MalformedMessage, Message, encode
@@ -75,22 +74,13 @@ class InferenceClient:
         outputs: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
-        self._identity = identity
-        self._columns = columns
+        self._client, self._identity, self._columns = client, identity, columns
+        self.endpoint = client.endpoint
         self._compress = tuple(column.name for column in columns) if compress else ()
         self._asked: list[_Asked | None] = [None] * lanes
-        self._outputs = outputs
-        self._clock = clock
-        self._numbers = 0
-        self._refusals_in_a_row = 0
-        self._epoch = 0
+        self._outputs, self._clock = outputs, clock
+        self._numbers = self._refusals_in_a_row = self._epoch = 0
         self.requests = self.resent = self.refused = self.unusable = 0
-
-    @property
-    def endpoint(self) -> str:
-        """The server's address."""
-        return self._client.endpoint
 
     def submit(self, lane: int, observation: Any, state: NDArray[np.float32]) -> None:
         """Ask for the outputs for ``observation`` ``[n, S, *F*]``, or a dict of such, with the memory ``state``
@@ -98,14 +88,9 @@ class InferenceClient:
         ``state`` is copied."""
         if self._asked[lane] is not None:
             raise RuntimeError(f"lane {lane} has a request in flight; its answer must be taken first")
-        fields: dict[str, int | float | str | bool] = {
-            "actor": self._identity.actor,
-            "inc": self._identity.incarnation,
-            "group": lane,
-            "req": self._numbers,
-        }
+        who = {"actor": self._identity.actor, "inc": self._identity.incarnation}
         columns = by_column(self._columns, observation) | {"state": state.copy()}
-        parts = encode(Message("infer", fields, columns), compress=self._compress)
+        parts = encode(Message("infer", {**who, "group": lane, "req": self._numbers}, columns), compress=self._compress)
         now = self._clock()
         self._asked[lane] = asked = _Asked(self._numbers, rows_of(observation), state.shape[1:], parts, now, now)
         self._numbers += 1
@@ -130,9 +115,7 @@ class InferenceClient:
     def take(self, lane: int) -> Answer | None:
         """The answer to the lane's request, which frees the lane; None while there is none."""
         asked = self._asked[lane]
-        if asked is None:
-            raise RuntimeError(f"lane {lane} has asked for nothing")
-        if asked.answer is None:
+        if asked is None or asked.answer is None:
             return None
         self._asked[lane] = None
         return asked.answer
@@ -213,21 +196,16 @@ class RemotePolicy:
         generator: np.random.Generator,
         client: InferenceClient,
     ) -> None:
-        self._algorithm = algorithm
-        self._parameters = parameters
-        self._spec = spec
+        self._algorithm, self._parameters, self._spec, self._num_envs = algorithm, parameters, spec, num_envs
+        self._final_lane, self.client = groups, client
         self._choices = [spec.all_choices] * groups
-        self._num_envs = num_envs
         self._size = num_envs // groups
         self._draws = GroupedDraws(generator, groups)
-        self._final_lane = groups
         # What the network remembers of the running episodes, and of those too that the last step ended.
         self._memory = np.zeros((num_envs, 2, algorithm.memory_units(parameters)), np.float32)
         self._memory_at_end = self._memory.copy()
-        self.client = client
         self.epsilon = np.ones(num_envs, np.float32)
-        self.version = 0
-        self.epoch = 0
+        self.version = self.epoch = 0
         self.least_version = 0
         """Answers of older weights are passed over, and asked for again."""
         self._shown: list[Observation] = [None] * groups

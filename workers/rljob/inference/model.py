@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -56,14 +57,8 @@ def bucket_sizes(max_batch: int) -> tuple[int, ...]:
     A batch is padded to the next of them, so that there are a handful of static shapes. A ``max_batch`` below 4 still
     computes 4 rows.
     """
-    if max_batch < 1:
-        raise ValueError(f"a batch of {max_batch} observations would never be full; use at least 1")
-    sizes = []
-    size = SMALLEST_BUCKET
-    while size < max_batch:
-        sizes.append(size)
-        size *= 2
-    return (*sizes, max(max_batch, SMALLEST_BUCKET))
+    powers = (SMALLEST_BUCKET << doublings for doublings in range(32))
+    return (*takewhile(lambda size: size < max_batch, powers), max(max_batch, SMALLEST_BUCKET))
 
 
 MAX_WAIT_SECONDS: Final = 0.002
@@ -75,8 +70,7 @@ class Batcher:
     actor that asked lately is waiting already, so that nothing can be gained by waiting for more."""
 
     def __init__(self, max_batch: int, max_wait_seconds: float) -> None:
-        self.max_batch = max_batch
-        self.max_wait_seconds = max_wait_seconds
+        self.max_batch, self.max_wait_seconds = max_batch, max_wait_seconds
         self.rows = 0
         self._queue: deque[Request] = deque()
         self._asked: dict[str, float] = {}
@@ -86,8 +80,6 @@ class Batcher:
 
     def add(self, request: Request) -> None:
         """Queue a request; it may not have more rows than a batch."""
-        if request.rows > self.max_batch:
-            raise ValueError(f"a request of {request.rows} observations does not fit a batch of {self.max_batch}")
         self._queue.append(request)
         self.rows += request.rows
         # Moved to the end, so that the actors stand in the order in which they last asked.
@@ -138,24 +130,20 @@ class ServedModel:
         self.state_shape = (2, memory)
         self.max_batch = max_batch
         self.buckets = bucket_sizes(max_batch)
-        self.version = 0
-        self.epoch = 0
+        self.version = self.epoch = 0
         self._device = device = measured.place.device
         size = self.buckets[-1]
         staged = [self._staging((size, *column.observed), getattr(torch, str(column.dtype))) for column in self.columns]
         self._observations = of_columns(self.columns, staged)
         self._states = self._staging((size, *self.state_shape), torch.float32)
         self.acting = ActingNetwork(network, method, spec.all_choices, measured)
+        self.shapes = shapes_of(self.acting.network)
+        """The shapes of the weights that it can evaluate with, by name."""
         self._stream: Any = None
         if device.type == "cuda":
             let_round_to_tf32(measured.place.compute.arithmetic)
             self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
             self._stream.wait_stream(torch.cuda.current_stream(device))
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights that it can evaluate with, by name."""
-        return shapes_of(self.acting.network)
 
     def load(self, weights: Weights) -> None:
         """Evaluate with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""

@@ -8,7 +8,7 @@ connection broke) is answered with that, so what an actor sees never depends on 
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -40,24 +40,13 @@ class InferenceFigures:
         self.requests = self.repeats = self.stale = self.observations = self.batches = self.refused = 0
         self.empty_answers = 0
         self.buckets: Counter[int] = Counter()
-        self._latency = np.zeros(_REMEMBERED)
-        self._latencies = 0
-
-    def answered(self, latency_seconds: float) -> None:
-        """Note that a request was answered."""
-        self._latency[self._latencies % _REMEMBERED] = latency_seconds
-        self._latencies += 1
-
-    def batch(self, bucket: int, observations: int) -> None:
-        """Note that ``observations`` were evaluated together, padded to ``bucket``."""
-        self.buckets[bucket] += 1
-        self.batches += 1
-        self.observations += observations
+        """Batches by the size that they were padded to."""
+        self.latencies: deque[float] = deque(maxlen=_REMEMBERED)
 
     def document(self) -> dict[str, Any]:
         """The counts, the mean batch, and the latency."""
-        known = self._latency[: min(self._latencies, _REMEMBERED)]
-        p50, p99 = (float(value) for value in np.percentile(known, (50, 99))) if len(known) else (None, None)
+        known = self.latencies.copy()
+        p50, p99 = (float(value) for value in np.percentile(known, (50, 99))) if known else (None, None)
         computed = sum(size * count for size, count in self.buckets.copy().items())
         return {
             "requests_total": self.requests,
@@ -109,10 +98,9 @@ class InferenceServer:
     ) -> None:
         self._server = Server(endpoint, security)
         self.endpoint = self._server.endpoint
-        self._model, self._weights = model, weights
+        self._model, self._weights, self._now = model, weights, clock
         self._batcher = Batcher(model.max_batch, max_wait_seconds)
         self._lanes: dict[tuple[str, int], _Lane] = {}
-        self._now = clock
         self.figures = InferenceFigures()
         self.clock = StageClock(STAGES)
         self.state = "WaitingForWeights"
@@ -235,7 +223,9 @@ class InferenceServer:
         if model.version > 0:
             self.clock.enter("evaluate")
             evaluated = outputs, states = model.evaluate(requests)
-            figures.batch(model.bucket(len(outputs)), len(outputs))
+            figures.buckets[model.bucket(len(outputs))] += 1
+            figures.batches += 1
+            figures.observations += len(outputs)
         self.clock.enter("answer")
         end = 0
         for request in requests:
@@ -244,7 +234,7 @@ class InferenceServer:
             fields = {"group": request.group, "req": request.number, "pv": model.version, "epoch": model.epoch}
             parts = encode(Message("inferred", fields, columns))
             figures.empty_answers += evaluated is None
-            figures.answered(self._now() - request.arrived)
+            figures.latencies.append(self._now() - request.arrived)
             lane = self._lanes.get((request.actor, request.group))
             if lane is None or (lane.incarnation, lane.number) != (request.incarnation, request.number):
                 continue  # a new life of this actor asked in the meantime

@@ -10,14 +10,13 @@ from functools import partial
 import numpy as np
 import torch
 from rljob.acting import ActorIdentity
-from rljob.actor.compression import Compression
 from rljob.actor.device import DeviceEnvironment, DevicePolicy
 from rljob.actor.device_loop import DeviceLoop
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import ActingPolicy
-from rljob.actor.session import ReplaySession, Welcome
+from rljob.actor.session import Compression, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.compute import denormals_as_zero

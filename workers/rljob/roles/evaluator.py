@@ -28,8 +28,7 @@ from rljob.roles.options import RoleOptions, serve
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.process import PROCESS
 from rljob.weights.client import WeightClient
-from rljob.weights.evaluations import Evaluation
-from rljob.weights.flat import Weights
+from rljob.weights.flat import Evaluation, Weights
 from rljob.wire.security import load_keys
 
 log = logging.getLogger(__name__)

@@ -13,11 +13,9 @@ import zmq
 from numpy.typing import NDArray
 
 from rljob.api.learner_status import EvaluationUnderWay
-from rljob.weights.evaluations import Evaluation, packed_document, uint8_column
-from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem
+from rljob.weights.flat import Evaluation, OtherNetwork, Weights, WeightsProblem, packed_document, uint8_column
 from rljob.weights.relay import RELAY_SECONDS, Relay
-from rljob.wire import Client, ClientSecurity, MalformedMessage, Message, Subscriber
-from rljob.wire.schema import Scalar
+from rljob.wire import Client, ClientSecurity, MalformedMessage, Message, Scalar, Subscriber
 
 _WINDOW: Final = 3
 _LONGEST_PATIENCE_SECONDS: Final = 60.0
@@ -128,27 +126,19 @@ class WeightClient:
         of_relays: ClientSecurity | None = None,
     ) -> None:
         self._client = Client(weights, security)
-        self._relay, self._of_relays = relay, of_relays
+        self._relay, self._of_relays, self._evaluation = relay, of_relays, evaluation
+        self._poll_seconds, self._retry_seconds = poll_seconds, retry_seconds
         self._where: dict[str, Scalar] = {"node": node, "serves": relay.endpoint} if relay is not None else {}
         self._parent: Client | None = None
         self._lost, self._relay_alive_at = "", 0.0
         self._subscriber = Subscriber(notice, security)
-        self._evaluation = evaluation
-        self._poll_seconds, self._retry_seconds = poll_seconds, retry_seconds
         self._asked_at: float | None = None
         self._next_ask = 0.0
-        self._outdated = False
+        self._outdated = self.answered = False
         self._download: Download | None = None
-        self.version = 0
-        self.epoch = 0
-        self.digest_mismatches = 0
-        self.unusable = 0
-        self.superseded = 0
+        self.version = self.epoch = self.digest_mismatches = self.unusable = self.superseded = 0
         self.shapes: Mapping[str, tuple[int, ...]] | None = None
-        self._unusable_in_a_row = 0
-        self._reported = 0
-        self.noted = 0
-        self.answered = False
+        self._unusable_in_a_row = self._reported = self.noted = 0
 
     def poll(self) -> Weights | None:
         """Newly arrived, verified weights, or None. Damaged weights are counted and dropped: the version in use stays.

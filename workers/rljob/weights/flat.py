@@ -3,6 +3,9 @@
 The buffer is the float32 tensors of ``state_dict()`` one after the other, in its order, without gaps; the manifest is JSON,
 ``{"tensors": [{"name", "shape", "dtype", "offset"}, ...], "meta": {...}}``, offsets in bytes. Each published version is
 remembered with the update that it came after, so that the age of experience can be told in updates.
+
+And what an evaluator tells the learner of them: its verdicts, and how far the games of the next one have come, each as the
+document of the learner's status.
 """
 
 import json
@@ -10,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -18,8 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rljob.algorithms.shapes import first_difference, shapes_of, words_of
+from rljob.api.learner_status import Verdict
+from rljob.api.status_document import Document, json_document
 from rljob.errors import UsageError
 from rljob.strict_json import dumps
+from rljob.wire import MalformedMessage, Message
 
 MAX_TENSORS = 4096
 MAX_DIMENSIONS = 16
@@ -207,9 +213,7 @@ class VersionLog:
         # in common with the present ones; less than ``_at`` once the run has gone back behind it.
         self._version = np.full(KEPT, -1)
         self._at, self._shared = np.zeros(KEPT, np.int64), np.zeros(KEPT, np.int64)
-        self._began_at = 0
-        self.updates = 0
-        self.version = 0
+        self._began_at = self.updates = self.version = 0
 
     def begin(self, updates: int) -> None:
         """The learner starts, or goes on, with so many updates made: those that it may have made beyond are given up."""
@@ -238,3 +242,62 @@ class VersionLog:
         forgotten = np.maximum(0, self.version - versions) * self._interval
         ages = np.where(self._version[row] == versions, known, forgotten)
         return np.where(versions == 0, updates - self._began_at, ages)
+
+
+_EMPTY = np.zeros(0, np.uint8)
+_Told = TypeVar("_Told", bound=Document)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """An evaluator's ``verdict`` on one version. ``weights`` are the ones judged, None where they were not sent."""
+
+    verdict: Verdict
+    weights: Weights | None = None
+
+    def to_message(self) -> Message:
+        """As the evaluator sends it."""
+        return Message(
+            "evaluation",
+            {},
+            {
+                "document": packed_document(self.verdict),
+                "buffer": self.weights.buffer if self.weights else _EMPTY,
+                "manifest": self.weights.manifest if self.weights else _EMPTY,
+            },
+        )
+
+    @classmethod
+    def from_message(cls, message: Message, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Self:
+        """Read a verdict. ``shapes`` are those of the network being trained, where they are known.
+
+        Raises MalformedMessage for what the schema allows and is nevertheless no verdict: figures that count nothing, and weights
+        that no policy could be made of (`Weights.check`).
+        """
+        verdict = unpacked_document(Verdict, message)
+        if not message.columns["buffer"].size:
+            return cls(verdict)
+        weights = Weights(verdict.version, 0, uint8_column(message, "buffer"), uint8_column(message, "manifest"))
+        try:
+            weights.check(shapes)
+        except WeightsProblem as problem:
+            raise MalformedMessage("contents", str(problem)) from None
+        return cls(verdict, weights)
+
+
+def packed_document(told: Document) -> NDArray[np.uint8]:
+    """The column ``document`` of a message."""
+    return np.frombuffer(dumps(told.to_document()).encode(), np.uint8)
+
+
+def unpacked_document(kind: type[_Told], message: Message) -> _Told:
+    """The document in a message. Raises MalformedMessage where it is none, or has figures that count nothing."""
+    try:
+        return kind.from_document(json_document(uint8_column(message, "document").tobytes()))
+    except ValueError as error:
+        raise MalformedMessage("contents", f"{message.kind}: {error}") from None
+
+
+def uint8_column(message: Message, column: str) -> NDArray[np.uint8]:
+    """The bytes of a column."""
+    return message.columns[column].astype(np.uint8, copy=False)

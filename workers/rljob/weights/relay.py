@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rljob.threads import SupervisedThread
-from rljob.wire import MalformedMessage, Message, Server, ServerSecurity
-from rljob.wire.schema import Scalar
+from rljob.wire import MalformedMessage, Message, Scalar, Server, ServerSecurity
 
 RELAY_SECONDS: Final = 3.0
 """A client gives up a relay that says nothing for so long."""

@@ -21,12 +21,9 @@ from torch import nn
 
 from rljob.api.learner_status import EvaluationUnderWay
 from rljob.threads import SupervisedThread
-from rljob.weights.evaluations import Evaluation, unpacked_document
-from rljob.weights.flat import Snapshot, Weights
+from rljob.weights.flat import Evaluation, Snapshot, Weights, unpacked_document
 from rljob.weights.relay import RelayTree
-from rljob.wire import MalformedMessage, Message, Publisher, Server, ServerSecurity, decode_header, encode
-from rljob.wire.message import Part
-from rljob.wire.schema import Scalar
+from rljob.wire import MalformedMessage, Message, Part, Publisher, Scalar, Server, ServerSecurity, decode_header, encode
 
 PART_BYTES: Final = 4 << 20
 _VERSIONS: Final = 4
@@ -56,9 +53,12 @@ class PublishedVersion:
         self._announcement = decode_header(
             encode(Message("weights", {**of, "size": size, "part": part_bytes}, columns))
         )
-        self.parts = [
-            [_shared(each) for each in encode(Message("part", {**of, "index": index}, {"buffer": part}))]
-            for index, part in enumerate(parts)
+        messages = (
+            encode(Message("part", {**of, "index": index}, {"buffer": part})) for index, part in enumerate(parts)
+        )
+        self.parts: list[list[Part]] = [
+            [zmq.Frame(each, copy=False) if len(each) >= zmq.COPY_THRESHOLD else each for each in message]
+            for message in messages
         ]
 
     def announcement(self, peer: bytes, relay: str) -> list[Sequence[Part]]:
@@ -123,10 +123,6 @@ class PublishedVersions:
             if each.key == (fields["epoch"], fields["version"]) and int(fields["index"]) < len(each.parts):
                 return each.part(peer, int(fields["index"]))
         return None
-
-
-def _shared(part: Part) -> Part:
-    return zmq.Frame(part, copy=False) if len(part) >= zmq.COPY_THRESHOLD else part
 
 
 log = logging.getLogger(__name__)
