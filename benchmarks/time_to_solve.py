@@ -9,7 +9,6 @@ Each seed is one `rljob run` in a fresh folder, one after the other. Resident me
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import statistics
@@ -59,17 +58,13 @@ def run_seed(job: Path, seed: int, run_dir: Path, overrides: list[str], max_seco
 
 
 def write_curve(run_dir: Path, path: Path) -> None:
-    """The run's learning curve and its evaluations as one CSV."""
+    """The run's learning curve and its evaluations, as lines of a ``metrics.jsonl``."""
+    kept = (*CURVE_COLUMNS, "kind", "mean", "episodes", "finished", "version")
+    found = [record for record in read_records(run_dir / "metrics.jsonl") if record.get("kind") in (None, "evaluation")]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*CURVE_COLUMNS, "evaluation_mean", "evaluation_games", "evaluation_finished"])
-        for record in read_records(run_dir / "metrics.jsonl"):
-            if record.get("kind") == "evaluation":
-                row = [record.get("elapsed_seconds"), record.get("raw_frames"), record.get("updates"), "", "", ""]
-                writer.writerow([*row, record.get("mean"), record.get("episodes"), int(record.get("finished", True))])
-            elif "steps_total" in record:
-                writer.writerow([*(_short(record.get(name)) for name in CURVE_COLUMNS), "", "", ""])
+    with path.open("w") as file:
+        for record in found:
+            file.write(json.dumps({name: _short(record[name]) for name in kept if name in record}) + "\n")
 
 
 def _short(value: Any) -> Any:
@@ -81,7 +76,7 @@ def main() -> None:
     parser.add_argument("job", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the run folders")
-    parser.add_argument("--curves", type=Path, help="folder for one CSV a seed")
+    parser.add_argument("--curves", type=Path, help="folder for one curve a seed")
     parser.add_argument("--max-seconds", type=float, default=1800)
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
     arguments = parser.parse_args()
@@ -92,7 +87,7 @@ def main() -> None:
         report("time_to_solve", **result)
         seconds.append(result["seconds_to_verdict"] if result["outcome"] == "TargetReturnReached" else math.inf)
         if arguments.curves:
-            write_curve(run_dir, arguments.curves / f"{arguments.job.stem}-seed-{seed}.csv")
+            write_curve(run_dir, arguments.curves / f"{arguments.job.stem}-seed-{seed}.jsonl")
     # A seed that was not solved counts as slower than all others: leaving it out would flatter the median.
     median, worst = statistics.median(seconds), max(seconds)
     report(

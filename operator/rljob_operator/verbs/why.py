@@ -1,9 +1,8 @@
 """``rljob why``: the reasons for the state of a job, or what a job's rules would have done to runs that were recorded."""
 
-import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rljob.api import ManifestError, load_manifest, parse_job
@@ -16,7 +15,7 @@ from rljob.telemetry.flat_figures import flatten_status
 from rljob.telemetry.sizing import crowded, lines, next_units
 from rljob.threads import usable_cores
 
-from rljob_operator.core.recorded import EVALUATION, Judged, Moment, judged
+from rljob_operator.core.recorded import Judged, Moment, judged
 from rljob_operator.verbs.jobs import Place
 from rljob_operator.verbs.options import ContextOption, KubeconfigOption, Meaning, NamespaceOption, jobs_of
 from rljob_operator.view.job_view import JobView
@@ -67,9 +66,6 @@ def _at(where: Moment) -> str:
     return f"{where.raw_frames:,} raw frames, {where.seconds:,.0f} s{score}"
 
 
-_NEEDED: Final = ("elapsed_seconds", "raw_frames", "mean_return")
-
-
 def records_of(run: Path) -> list[dict[str, Any]]:
     """The records of ``run``, oldest first; lines that are none are passed over, as one cut short by a kill. Raises UsageError
     where there is none to read."""
@@ -78,41 +74,19 @@ def records_of(run: Path) -> list[dict[str, Any]]:
 
     file = run / METRICS_FILE if run.is_dir() else run
     try:
-        records = list(_of_csv(file)) if file.suffix == ".csv" else read_records(file)
+        records = read_records(file)
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}; give folders of runs, or CSV files of their curves") from None
+        raise UsageError(f"{file}: {error.strerror}; give folders of runs, or their metrics.jsonl") from None
     if not any("raw_frames" in record for record in records):
-        raise UsageError(f"{file}: it holds no record of a run; give folders of runs, or CSV files of their curves")
+        raise UsageError(f"{file}: it holds no record of a run; give folders of runs, or their metrics.jsonl")
     return records
-
-
-def _of_csv(file: Path) -> Iterator[dict[str, Any]]:
-    """As ``benchmarks.time_to_solve`` writes them: a row has figures, or ``evaluation_mean`` and ``evaluation_games``. Where
-    ``evaluation_finished`` is missing, an evaluation with fewer games than the largest one of its file was given up."""
-    rows = csv.DictReader(file.read_text(encoding="utf-8", errors="replace").splitlines())
-    if missing := [name for name in _NEEDED if name not in (rows.fieldnames or ())]:
-        raise UsageError(f"{file}: it has no column {', '.join(missing)}; the first line names the columns")
-    try:
-        found: list[dict[str, Any]] = [
-            {name: float(value) for name, value in row.items() if name and value} for row in rows
-        ]
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"{file}: line {rows.line_num}: {error}") from None
-    most = max((row.get("evaluation_games", 0.0) for row in found), default=0.0)
-    for version, row in enumerate(found, 1):
-        if "evaluation_mean" in row:
-            games = row.get("evaluation_games", most)
-            finished = bool(row.get("evaluation_finished", games >= most))
-            judged = {"kind": EVALUATION, "mean": row["evaluation_mean"], "episodes": games, "finished": finished}
-            row |= judged | {"version": version}
-        yield row
 
 
 RunsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="RUN|JOB...",
-        help="The run's folder; on a cluster the job's name. With --rules folders of runs, or CSV files of curves.",
+        help="The run's folder; on a cluster the job's name. With --rules folders of runs, or files such as metrics.jsonl.",
         show_default="the newest under runs/, or the only job of the namespace",
     ),
 ]
@@ -149,7 +123,7 @@ def why(
     with one_line_errors():
         if rules is not None:
             if not runs or any((namespace, context, kubeconfig)):
-                raise UsageError("--rules needs runs on this machine: their folders, or CSV files of their curves")
+                raise UsageError("--rules needs runs on this machine: their folders, or their metrics.jsonl")
             job = load_manifest(rules, overrides or ())
             found = {run: judged(job, records_of(Path(run))) for run in runs}
             typer.echo("\n".join(recorded_lines(found)))

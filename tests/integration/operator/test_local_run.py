@@ -157,7 +157,7 @@ def test_a_killed_controller_leaves_nothing_and_the_next_goes_on(local_run: Call
 
 
 RLJOB = (sys.executable, "-m", "rljob_operator")
-CURVE = ROOT / "tests" / "data" / "diverging" / "cartpole-apex-seed-2.csv"
+CURVE = ROOT / "tests" / "data" / "diverging" / "cartpole-apex-seed-2.jsonl"
 
 
 def started(*words: str) -> subprocess.Popen[str]:

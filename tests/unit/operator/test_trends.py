@@ -155,8 +155,8 @@ def test_a_factor_has_to_be_above_one(value: str) -> None:
         make_job(f"spec.earlyStopping.valueLoss={{factor: {value}}}")
 
 
-CURVES = sorted((ROOT / "tests" / "data" / "curves").glob("*.csv"))
-DIVERGING = ROOT / "tests" / "data" / "diverging" / "cartpole-apex-seed-2.csv"
+CURVES = sorted((ROOT / "tests" / "data" / "curves").glob("*.jsonl"))
+DIVERGING = ROOT / "tests" / "data" / "diverging" / "cartpole-apex-seed-2.jsonl"
 SOLVED_AT_18 = "spec.successPolicy={targetReturn: {value: 18}}"
 DIVERGES = "spec.earlyStopping.valueLoss={windowRawFrames: 9000, graceRawFrames: 0}"
 DEFAULTS = "spec.earlyStopping={plateau: {}, trainingReturn: {}, valueLoss: {}}"
@@ -252,14 +252,7 @@ def test_the_command_says_which_rule_ends_which_run_and_what_is_saved(tmp_path: 
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [
-        (None, "none", "No such file or directory; give folders of runs, or CSV files"),
-        ("", "empty.csv", "it has no column elapsed_seconds, raw_frames, mean_return"),
-        (
-            "elapsed_seconds,raw_frames,mean_return\n1,2,3\n1,x,3\n",
-            "odd.csv",
-            "line 3: could not convert string to float: 'x'",
-        ),
-        ("elapsed_seconds,raw_frames,mean_return\n", "head.csv", "it holds no record of a run"),
+        (None, "none", "No such file or directory; give folders of runs, or their metrics.jsonl"),
         ("hello\n", "text.jsonl", "it holds no record of a run"),
     ],
 )
