@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
-from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.member import Member, Phase
 
 from tests.support.controller import Controller, make_job, member, members
 
@@ -56,19 +56,6 @@ def test_the_core_is_remembered_before_actors_that_ended_more_often(controller: 
     for _ in range(4):
         controller.after(0.05, {"members": dead}, end="")
     controller.expect(counted=1)
-
-
-def test_an_end_after_those_that_were_left_out_is_seen(controller: Controller) -> None:
-    dead = (*members(0), *ended(members(ACTORS)[2:-1], now=controller.now))
-    controller.look(1.0, members=dead)
-    known = {each.name for each in controller.status.controller.members}
-    left_out = next(m for m in dead if m.role is Role.ACTOR and m.name not in known)
-    again = replace(left_out, incarnation="new", since_seconds=controller.now + 1.0)
-    before = controller.status.restarts.ignored
-    controller.after(1.0, {"members": tuple(again if m.name == again.name else m for m in dead)}, ignored=before + 1)
-    controller.look(1.0, members=members(ACTORS))
-    controller.after(20.0, left_out_until=None)
-    assert controller.status.controller.members == [], "and all is forgotten when they work"
 
 
 def test_the_status_stays_small(controller: Controller) -> None:

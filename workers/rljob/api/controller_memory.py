@@ -168,8 +168,6 @@ class ControllerMemory(StatusModel):
     """The learner's advance."""
     members: list[MemberMemory] = Field(default_factory=list, max_length=MAX_REMEMBERED_MEMBERS)
     """Members that ended unasked lately. Where more did than there is room for, actors are left out."""
-    left_out_until: Timestamp | None = None
-    """Ends of actors that ``members`` has no room for are dealt with up to this time of their ends; unset where it has room."""
     last_counted_failure: Timestamp | None = None
     """When restarts.counted last grew."""
     learner_epoch: Count = 0

@@ -89,7 +89,6 @@ def _matches(rule: FailureRule, member: Member, code: int | None) -> bool:
 def account(context: ReconcileContext) -> ReconcileContext:
     """Deal with each new unasked end once: count it, list it among the failures, and remember it for the restart's delay."""
     known = context.remembered()
-    context = _with_all_in(context, known)
     new = [m for m in context.failed() if _is_new(context, m, known.get(m.name))]
     by_name = {m.name: m for m in context.observed.members} if known else {}
     kept = [each for each in context.memory.members if _still_matters(context, each, by_name.get(each.name))]
@@ -112,26 +111,17 @@ def account(context: ReconcileContext) -> ReconcileContext:
         if what != "Ignore":
             failures = [*failures[1 - MAX_FAILURES :], _failure(context, member, what)]
         entries[member.name] = _remembered(context, member, entries.get(member.name), what)
-    context = _written(context, list(entries.values()))
+    members = list(entries.values())
+    if len(members) > MAX_REMEMBERED_MEMBERS:
+        members = sorted(members, key=_worth)[:MAX_REMEMBERED_MEMBERS]
+    context = context.with_memory(members=members)
     restarts = context.status.restarts.model_copy(update={"counted": counted, "ignored": ignored})
     return context.with_status(restarts=restarts, failures=failures)
 
 
-def _written(context: ReconcileContext, entries: list[MemberMemory]) -> ReconcileContext:
-    """Remember the ends that there is room for; for the others remember up to which time ends are dealt with.
-
-    Every member but an actor has room. Among the actors those go first whose last end tells nothing of the next.
-    """
-    if len(entries) <= MAX_REMEMBERED_MEMBERS:
-        return context.with_memory(members=entries)
-    entries.sort(key=_worth)
-    ends = {m.name: m.since_seconds for m in context.failed(Role.ACTOR)}
-    left_out = [ends[each.name] for each in entries[MAX_REMEMBERED_MEMBERS:] if each.name in ends]
-    until = max([*left_out, context.memory.left_out_until or 0.0])
-    return context.with_memory(members=entries[:MAX_REMEMBERED_MEMBERS], left_out_until=stamp(max(0.0, until)))
-
-
 def _worth(each: MemberMemory) -> tuple[object, ...]:
+    """By what ends are kept where there is no room for all: every member but an actor has room, and of the actors those go
+    first whose last end tells nothing of the next."""
     is_actor = Role.of(each.name) is Role.ACTOR
     return is_actor, -each.quick_ends, -each.vain_starts, -each.time, each.name
 
@@ -172,17 +162,10 @@ def life(member: Member) -> str:
 
 
 def _is_new(context: ReconcileContext, member: Member, remembered: MemberMemory | None) -> bool:
+    """An actor that is not remembered where there is no room for more may well be one that was left out."""
     if remembered is not None:
         return remembered.incarnation != life(member)
-    until = context.memory.left_out_until
-    return until is None or member.role is not Role.ACTOR or stamp(member.since_seconds) > until
-
-
-def _with_all_in(context: ReconcileContext, known: dict[str, MemberMemory]) -> ReconcileContext:
-    """The memory without ``left_out_until``, where every ended actor is remembered again."""
-    if context.memory.left_out_until is None or any(m.name not in known for m in context.failed(Role.ACTOR)):
-        return context
-    return context.with_memory(left_out_until=None)
+    return member.role is not Role.ACTOR or len(context.memory.members) < MAX_REMEMBERED_MEMBERS
 
 
 def _still_matters(context: ReconcileContext, each: MemberMemory, member: Member | None) -> bool:

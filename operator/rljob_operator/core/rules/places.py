@@ -5,7 +5,7 @@ from itertools import count, islice
 from typing import Any
 
 from rljob.api.conditions import Reason
-from rljob.api.controller_memory import MemberMemory, OutcomeMemory
+from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS, MemberMemory, OutcomeMemory
 
 from rljob_operator.core.context import ReconcileContext, failed
 from rljob_operator.core.member import Member, Phase, Role
@@ -142,7 +142,7 @@ def actors_crash_looping(context: ReconcileContext) -> OutcomeMemory | None:
     with_place = placed(context)
     looping = [name for name in looping if name in with_place]
     count = len(with_place) if context.memory.started is None else max(len(with_place), context.allowed_actors())
-    more_than_known = context.memory.left_out_until is not None
+    more_than_known = len(context.memory.members) >= MAX_REMEMBERED_MEMBERS
     too_many = 2 * len(looping) > count
     if not too_many and not (more_than_known and len(looping) == len(actors)):
         return None
