@@ -88,9 +88,6 @@ def prepare(run_dir: Path, *, resume: bool) -> None:
         for folder in (run_dir, run_dir / "roles", run_dir / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
             recover(folder)
-        probe = run_dir / f".probe.{os.getpid()}"
-        probe.write_text("written to see that it can be\n")
-        probe.unlink()
 
 
 def is_stored_job(file: Path, run_dir: Path) -> bool:

@@ -135,11 +135,8 @@ def not_there(name: str, namespace: str, here: Sequence[str], elsewhere: Sequenc
     near = difflib.get_close_matches(name, here, n=3, cutoff=0.6)
     if elsewhere:
         return UsageError(f"{said}; there is one in {', '.join(elsewhere)}: -n {elsewhere[0]}")
-    if near:
-        return UsageError(f"{said}; did you mean {' or '.join(near)}?")
-    if here:
-        return UsageError(f"{said}; there are: {some(here, 8)}")
-    return UsageError(f"{said}, nor any other")
+    known = f"; there are: {some(here, 8)}" if here else ", nor any other"
+    return UsageError(f"{said}; did you mean {' or '.join(near)}?" if near else f"{said}{known}")
 
 
 def no_log(who: str, place: str, there: Sequence[str]) -> UsageError:
