@@ -47,7 +47,7 @@ class KubeletServer:
         lines = self.logs[pod]
         for number in range(max(0, len(lines) - int(query.get("tailLines", 10**9))), len(lines)):
             time = f"2026-01-01T00:00:00.{number + 1:09}Z " if query.get("timestamps") == "true" else ""
-            if not query.get("sinceTime") or time.strip() >= query["sinceTime"]:
+            if time >= query.get("sinceTime", "").removesuffix("Z"):  # which the API server has cut to seconds
                 await response.write(f"{time}{lines[number]}\n".encode())
         return response
 
