@@ -45,9 +45,14 @@ CASES: dict[str, tuple[str, Any, Any, EnvironmentParameters]] = {
     "colour, centred": ("ApeXDQN", ApeXDQNParameters(network="Compact"), COLOUR, CENTRED),
     "with a memory": ("IMPALA", ImpalaParameters(network="Compact", recurrent="LSTM", lstm_units=8), PONG, CENTRED),
     "a vector": ("IMPALA", ImpalaParameters(network="MLP"), VECTOR, PLAIN),
-    "choices and numbers": ("PPO", PPOParameters(network="MLP"), MIXED, PLAIN),
+    "choices and numbers": ("PPO", PPOParameters(network="MLP", separate_critic=False), MIXED, PLAIN),
     "numbers": ("SAC", SACParameters(network="MLP"), ROBOT, PLAIN),
-    "a vector, tanh": ("PPO", PPOParameters(network="MLP", activation="Tanh"), VECTOR, PLAIN),
+    "a vector, tanh": (
+        "PPO",
+        PPOParameters(network="MLP", activation="Tanh", separate_critic=False),
+        VECTOR,
+        PLAIN,
+    ),
 }
 
 
@@ -121,7 +126,7 @@ def test_what_int8_does_not_know_is_told_apart_and_refused() -> None:
     assert not computable(network)
     with pytest.raises(NetworkProblem, match=r"actors\.precision is INT8, but .*not Deep"):
         choose_compute(network, method.infer, observations(PONG, 4), 0, "INT8")
-    assert not computable(algorithm("PPO").build(VECTOR, PPOParameters(network="MLP", separate_critic=True), PLAIN))
+    assert not computable(algorithm("PPO").build(VECTOR, PPOParameters(network="MLP"), PLAIN))
 
 
 @needs_kernels

@@ -15,7 +15,7 @@ from rljob.api import EnvironmentParameters, PPOParameters
 from rljob.learner.optim.updater import make_updater
 
 from tests.support.specs import spec_of
-from tests.unit.learner.learner_builders import unroll_parameters, unrolls_with_ends
+from tests.unit.learner.learner_builders import IMAGES, unroll_parameters, unrolls_with_ends
 
 METHOD = PPO()
 SPEC = spec_of("Test/Vectors-v0", (4,), "float32", 1, 3, 1, "f")
@@ -53,8 +53,7 @@ def plain_ppo(net: PolicyNetwork, batch: UnrollBatch, params: PPOParameters) -> 
     steps, unrolls = batch.action.shape
     for epoch in range(params.epochs):
         if epoch == 0 or params.recompute_advantages:
-            advantage = torch.zeros(steps, unrolls)
-            target = torch.zeros(steps, unrolls)
+            advantage, target = torch.zeros(2, steps, unrolls)
             for b in range(unrolls):
                 with torch.no_grad():
                     value = [net(batch.observation[b, t : t + 1]).value.item() for t in range(steps + 1)]
@@ -73,10 +72,9 @@ def plain_ppo(net: PolicyNetwork, batch: UnrollBatch, params: PPOParameters) -> 
                 logits, value_now, _ = net(batch.observation[b, t : t + 1])
                 policy = torch.distributions.Categorical(logits=logits[0])
                 ratio = (policy.log_prob(batch.action[t, b]) - batch.log_prob[t, b]).exp()
-                low, high = 1 - params.clip_range, 1 + params.clip_range
-                total = total - torch.min(ratio * its, ratio.clamp(low, high) * its)
+                bounded = ratio.clamp(1 - params.clip_range, 1 + params.clip_range)
+                total = total - torch.min(ratio * its, bounded * its) - params.entropy_cost * policy.entropy()
                 total = total + params.value_cost * 0.5 * (target[t, b] - value_now[0]) ** 2
-                total = total - params.entropy_cost * policy.entropy()
             optimizer.zero_grad()
             (total / len(chosen)).backward()
             torch.nn.utils.clip_grad_norm_(net.parameters(), params.gradient_clip_norm)
@@ -121,9 +119,8 @@ def test_an_episode_that_ran_out_of_time_is_worth_what_was_expected_of_its_end()
     for parameter in net.parameters():
         torch.nn.init.zeros_(parameter)
     quiet = iteration(params)._replace(reward=nothing, discount=nothing, final_value=nothing)
-    ended = with_advantages(params, net, quiet).value_target
     ran_out = with_advantages(params, net, quiet._replace(final_value=nothing + 10.0)).value_target
-    assert ended.abs().max() == 0
+    assert with_advantages(params, net, quiet).value_target.abs().max() == 0
     torch.testing.assert_close(ran_out, nothing + 10.0 * params.gamma)
 
 
@@ -131,9 +128,8 @@ def test_an_episode_that_ran_out_of_time_is_worth_what_was_expected_of_its_end()
 def test_figures_are_those_of_a_plain_computation(normalize: bool) -> None:
     params = parameters(normalize_advantages=normalize, epochs=1, minibatches=1)
     net, batch = network(params), iteration(params)
-    (minibatch,) = METHOD.minibatches(params, net, batch)
+    (minibatch,), whole = METHOD.minibatches(params, net, batch), with_advantages(params, net, batch)
     found = {name: float(each) for name, each in METHOD.loss(params, net, minibatch).metrics.items()}
-    whole = with_advantages(params, net, batch)
     assert found.keys() == set(METHOD.metrics_of(net)) == set(METHOD.metrics) - {"log_std"}
     advantage, target = whole.advantage.numpy(), whole.value_target.numpy()
     policy = policy_of(net, batch)
@@ -147,6 +143,22 @@ def test_figures_are_those_of_a_plain_computation(normalize: bool) -> None:
         "clip_share": ((log_ratio.exp() - 1).abs() > params.clip_range).float().mean().item(),
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "separate"),
+    [
+        (SPEC, {}, True),
+        (SPEC, {"separate_critic": False}, False),
+        (SPEC, {"recurrent": "LSTM"}, False),
+        (IMAGES, {}, False),
+        (IMAGES, {"separate_critic": True}, True),
+    ],
+)
+def test_with_vectors_values_have_hidden_layers_of_their_own(spec: Any, changes: Any, separate: bool) -> None:
+    net = METHOD.build(spec, parameters(network="Auto", **changes), EnvironmentParameters())
+    net(torch.ones(2, *spec.observation_shape)).value.sum().backward()
+    assert (net.dense[0].weight.grad is None) == separate
 
 
 STEPS, UNROLLS = 5, 4

@@ -42,7 +42,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "learning_rate": {"learning_rate_final": 1e-6, "learning_rate_decay_steps": 100},
     "learning_rate_final": {"learning_rate_decay_steps": 100},
     "rho_clip": {"c_clip": 0.25},
-    "separate_critic": {"recurrent": "None"},
+    "separate_critic": {"recurrent": "None", "separate_critic": True},
 }
 """What a value needs beside it to be allowed."""
 

@@ -57,7 +57,7 @@ class ActorCritic(UnrollAlgorithm[P, PolicyNetwork]):
                 layer_norm=params.layer_norm,
                 orthogonal=params.orthogonal_init,
                 log_std_init=params.log_std_init,
-                tanh=params.activation == "Tanh",
+                tanh=None if params.activation is None else params.activation == "Tanh",
                 separate_critic=params.separate_critic,
                 own=params.network_parameters,
                 normalize_observations=params.normalize_observations,

@@ -56,11 +56,10 @@ class PolicyConfig:
 
     ``kind`` Nature, Deep, Compact, Small or MLP, or Auto, which chooses for each picture by its shape; ``hidden`` the width of
     its dense layer(s); ``lstm`` the units of an LSTM behind them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2,
-    policy head 0.01, value head 1) and zero biases. ``tanh``: in the place of ReLU behind dense layers. ``separate_critic``:
-    dense layers of its own for the value (without a memory). ``log_std_init``: of continuous numbers. ``env_params``: how an
-    observation is seen. ``own``: parameters of a network of the user's own, whose name ``kind`` then is.
-    ``normalize_observations``, ``normalize_returns``: see
-    ``FrameNetwork``.
+    policy head 0.01, value head 1) and zero biases. ``tanh``: in the place of ReLU behind dense layers; None: of an MLP.
+    ``separate_critic``: dense layers of its own for the value (without a memory); None: for an MLP. ``log_std_init``: of
+    continuous numbers. ``env_params``: how an observation is seen. ``own``: parameters of a network of the user's own, whose name
+    ``kind`` then is. ``normalize_observations``, ``normalize_returns``: see ``FrameNetwork``.
     """
 
     kind: str
@@ -70,8 +69,8 @@ class PolicyConfig:
     lstm: int = 0
     layer_norm: bool = False
     orthogonal: bool = False
-    tanh: bool = False
-    separate_critic: bool = False
+    tanh: bool | None = False
+    separate_critic: bool | None = False
     log_std_init: float = 0.0
     own: Mapping[str, Any] = field(default_factory=dict)
     normalize_observations: bool = False
@@ -101,10 +100,17 @@ class PolicyNetwork(FrameNetwork):
         self.config = config
         shape = config.spec.seen_shapes[0]
         self.kind, width = encoded(self, config.kind, config.own, shape, OF_UNROLLS, self._layers)
-        depth = _MLP_DEPTH if self.kind == "MLP" else 1
-        dense = partial(dense_layers, width, config.hidden, depth, layer_norm=config.layer_norm, tanh=config.tanh)
+        mlp, separate = self.kind == "MLP", config.separate_critic
+        dense = partial(
+            dense_layers,
+            width,
+            config.hidden,
+            _MLP_DEPTH if mlp else 1,
+            layer_norm=config.layer_norm,
+            tanh=mlp if config.tanh is None else config.tanh,
+        )
         self.dense = dense()
-        self.critic_dense = dense() if config.separate_critic else None
+        self.critic_dense = dense() if separate or (separate is None and mlp and not config.lstm) else None
         self.memory = nn.LSTMCell(config.hidden, config.lstm) if config.lstm else None
         features = config.lstm or config.hidden
         self.distribution = ActionDistribution(config.spec.action_sizes, config.spec.controls)
@@ -156,10 +162,7 @@ class PolicyNetwork(FrameNetwork):
         logits = self._policy_numbers(self.policy(hidden[:-1]), acted_on)
         if self.critic_dense is not None:
             hidden = self.computed(self.critic_dense, seen).view(batch, length, -1).transpose(0, 1)
-        if self.critic is None:
-            return logits, self.in_reward_units(self.value(hidden).squeeze(2))
-        privileged = self.critic(self.critic_row(flat)).view(batch, length, -1).transpose(0, 1)
-        return logits, self.in_reward_units(self.value(torch.cat([hidden, privileged], dim=2)).squeeze(2))
+        return logits, self._value(hidden.transpose(0, 1).flatten(0, 1), flat).view(batch, length).transpose(0, 1)
 
     def _policy_numbers(self, head: Tensor, observation: Observation) -> Tensor:
         """The numbers of the policy, from its head's and the mask in ``observation``."""

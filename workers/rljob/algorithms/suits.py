@@ -10,8 +10,9 @@ from rljob.loading import short
 
 NOT_IN_INT8 = (
     "actors.precision is INT8, but this network can't be computed in int8: that takes convolutions and dense layers one behind "
-    "the other, of one picture or of vectors, as Nature, Compact, Small and MLP are (not Deep, nor with separateCritic, nor one "
-    "of your own), and an x86 processor; Auto takes int8 where it can and helps"
+    "the other, of one picture or of vectors, as Nature, Compact, Small and MLP are (not Deep, nor one of your own, nor "
+    "with a separate critic, which PPO has for vectors unless separateCritic is false), and an x86 processor; Auto takes int8 "
+    "where it can and helps"
 )
 
 

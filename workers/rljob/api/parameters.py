@@ -179,10 +179,10 @@ class ActorCriticParameterSet(LearnerParameterSet):
     """Width of the hidden layers; 0 (ApeXDQN) is the network's own default."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     """Normalise each layer's features before its activation."""
-    activation: Annotated[Literal["ReLU", "Tanh"], never(OF_THIS_FUNCTION)] = "ReLU"
-    """Activation of hidden layers; convolutions use ReLU."""
-    separate_critic: Annotated[Flag, never(OF_THIS_NETWORK)] = False
-    """Give the value its own hidden layers; convolutions stay shared."""
+    activation: Annotated[Literal["ReLU", "Tanh"] | None, never(OF_THIS_FUNCTION)] = "ReLU"
+    """Activation of hidden layers; convolutions use ReLU. Unset, with PPO: Tanh in an MLP, else ReLU."""
+    separate_critic: Annotated[Flag | None, never(OF_THIS_NETWORK)] = False
+    """Give the value its own hidden layers; convolutions stay shared. Unset, with PPO: for an MLP without LSTM."""
     orthogonal_init: Flag = False
     """Start from orthogonal weights, with gain sqrt(2), 0.01 in the policy's head and 1 in the value's."""
     log_std_init: Annotated[float, Real(-5, 2)] = 0.0

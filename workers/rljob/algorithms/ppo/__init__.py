@@ -44,6 +44,8 @@ PRESETS = (
                 "learningRateFinal": 1e-4,
                 "learningRateDecaySteps": 1_000_000,
                 "entropyCost": 0.01,
+                "activation": "ReLU",
+                "separateCritic": False,
                 "ppo": {
                     "gaeLambda": 0.98,
                 },
@@ -110,8 +112,6 @@ PRESETS = (
                 "learningRate": 3e-4,
                 "learningRateFinal": 0.0,
                 "learningRateDecaySteps": 1_000_000,
-                "activation": "Tanh",
-                "separateCritic": True,
                 "logStdInit": -1.0,  # at 0 most draws of six joints are at their bounds: a quarter of the return
                 "ppo": {
                     "gaeLambda": 0.95,

@@ -1,9 +1,10 @@
 """The parameters of PPO (Schulman et al., 2017): iterations of fresh unrolls, each learned from in several epochs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from rljob.api.mutability import LIVE, never
 from rljob.api.parameters import (
+    OF_THIS_FUNCTION,
     OF_THIS_NETWORK,
     OF_THIS_SCALE,
     ActorCriticParameterSet,
@@ -48,6 +49,8 @@ class PPOParameters(ActorCriticParameterSet):
     optimizer_epsilon: Epsilon = 1e-5
     gradient_clip_norm: ClipNorm = 0.5
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 64
+    activation: Annotated[Literal["ReLU", "Tanh"] | None, never(OF_THIS_FUNCTION)] = None
+    separate_critic: Annotated[Flag | None, never(OF_THIS_NETWORK)] = None
     orthogonal_init: Flag = True
     evaluation_temperature: Annotated[float, Real(0, 100)] = 0.0
 
