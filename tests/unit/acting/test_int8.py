@@ -14,7 +14,7 @@ from rljob.acting.network import (
     choose_compute,
     computable,
 )
-from rljob.algorithms.compute import Compute, DeviceCompute, Measured
+from rljob.algorithms.compute import Compute, DeviceCompute, Measured, processor_has
 from rljob.algorithms.registry import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, PPOParameters, SACParameters
 from rljob.api.networks import NetworkProblem
