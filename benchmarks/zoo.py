@@ -95,17 +95,17 @@ SOLVED = {
 the optimum, are our own."""
 
 CAUSES = {
-    "acrobot-ppo": (
-        "settings. The row has a critic of its own since, with which three seeds reach -85 (2026-11-30, 9dc12ee6); sharing a "
-        "trunk, as by default, four of five stayed at -500."
+    "acrobot-ppo": "most likely budget, a fifth of theirs. ReLU left seeds at -500, with a separate critic too.",
+    "pendulum-ppo": (
+        "settings: unrolls of 64 steps, a third of an episode. Stable-Baselines3 reaches -529 and -375 with them, with 1,024 "
+        "steps -169 and -151, rljob's three seeds -175 to -217."
     ),
-    "pendulum-ppo": "not found out yet: a separate critic with Tanh changes nothing. RL Zoo explores with gSDE, unlike rljob.",
 }
 """Why a row is below what is published: its settings, its budget, a seed or a fault, as was found out."""
 
 HEAD = """# The zoo
 
-Settings for one environment each, with what five seeds, 1 to 5, score with them.
+Settings for one environment each, and what seeds 1 to 5 score with them.
 
 ```sh
 rljob examples --for CartPole-v1              # what there is for an environment
@@ -117,16 +117,15 @@ rljob render zoo/cartpole-ppo > my.yaml       # to change it
 A seed plays its whole budget. Then its newest policy, not its best, is judged without exploration in plain Gymnasium, in games
 that are the same for all seeds: 100, in FrozenLake 1,000, with MuJoCo 10 or 20. The score is the interquartile mean of the five
 with its 95 % interval, by [`rljob compare`](comparing.md). *Solved* counts the seeds that reach the environment's threshold.
-Seconds are a seed's median on one core that other programs shared: expect less. [How fast rljob is](performance.md) was measured
-elsewhere.
+Seconds are a seed's median on one core that other programs shared: [expect less](performance.md).
 
 The verdict compares the interval with the published score. RL Zoo is one run of
 [RL Baselines3 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) after so many agent steps, in the
-environment's version of that time. Where its budget is larger, less training is compared with more.
+environment's version of that time.
 """
 COLUMNS = "| row | score (95 %) | solved | raw frames | seconds | date, machine, commit | published | verdict |"
 FOOT = """\
-`python -m benchmarks.zoo RUNS --machine LETTER` writes this page from the folders of rows that were run. It keeps the other rows.
+`python -m benchmarks.zoo RUNS --machine LETTER` writes this page; rows whose folders are not given stay.
 """
 
 
