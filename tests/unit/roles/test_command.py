@@ -142,7 +142,7 @@ def test_every_role_has_its_function() -> None:
 def test_a_bad_manifest_is_a_configuration_problem(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(JOB.read_text() + "  replay: {rateLimiter: {minSize: 1}}\n")
-    assert "batchSize (128)" in refused("actor", *common(tmp_path, bad))
+    assert "batchSize (here 128)" in refused("actor", *common(tmp_path, bad))
 
 
 def test_options_come_from_the_environment_too(tmp_path: Path) -> None:
