@@ -7,7 +7,6 @@ import pytest
 from rljob.telemetry import recorder as recorder_module
 from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.tracking.points import Follower, point_of
-from rljob.tracking.tracker import Sent
 
 
 def frames(follower: Follower) -> list[int]:
@@ -67,15 +66,3 @@ def test_a_clock_that_was_set_back_hides_nothing(tmp_path: Path) -> None:
     path, times = tmp_path / METRICS_FILE, [100.0, 200.0, 50.0, 60.0]
     path.write_text("".join(json.dumps({"time_unix": at, "raw_frames": n}) + "\n" for n, at in enumerate(times)))
     assert (frames(Follower(path, 200.0)), frames(Follower(path, 50.0))) == ([2, 3], [3])
-
-
-def test_what_was_sent_survives_a_write_that_was_cut_short(tmp_path: Path) -> None:
-    sent = Sent(tmp_path / "sent")
-    assert (len(sent), sent.last) == (0, 0.0)
-    sent.add(1.5, 2.5, 3.5)
-    with (tmp_path / "sent").open("ab") as file:
-        file.write(b"\x00\x01")
-    sent = Sent(tmp_path / "sent")
-    for count, last in ((3, 3.5), (2, 2.5), (4, 9.0)):
-        sent.adjust(count, 9.0)
-        assert (len(sent), sent.last) == (count, last)

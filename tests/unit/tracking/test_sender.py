@@ -2,12 +2,15 @@
 counts rows, and for MLflow, to which a row that comes twice is one."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -21,9 +24,9 @@ from rljob.telemetry.recorder import METRICS_FILE, Recorder
 from rljob.telemetry.run_folder import EFFECTIVE_FILE
 from rljob.tracking import sender
 from rljob.tracking.points import Point, note_ending
-from rljob.tracking.sender import in_words
-from rljob.tracking.services import names_there
-from rljob.tracking.tracker import Sent, TrackedRun, untracked
+from rljob.tracking.sender import CLIENTS, in_words, name_there
+from rljob.tracking.tracker import IDENTITY_VARIABLE, State, untracked
+from rljob_operator.local.trackers import identity
 
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
@@ -92,11 +95,9 @@ class Server:
 class Client:
     """Of one of the two servers."""
 
-    url = ""
-
-    def __init__(self, server: Server, sent: Sent) -> None:
+    def __init__(self, server: Server, state: State) -> None:
         server.step()
-        self._server, self._sent, self._waiting = server, sent, list[float]()
+        self._server, self._waiting = server, list[float]()
 
     def finish(self, state: str) -> None:
         self._server.step()
@@ -111,13 +112,12 @@ class Client:
 class Counting(Client):
     """W&B: its client takes rows at once, the server some time; the server says how many it has."""
 
-    def __init__(self, server: Server, sent: Sent) -> None:
-        super().__init__(server, sent)
-        sent.adjust(len(server.rows), 0.0)
+    def __init__(self, server: Server, state: State) -> None:
+        super().__init__(server, state)
+        state.points, state.last = len(server.rows), max(server.rows, default=0.0)
 
     def send(self, points: Sequence[Point]) -> None:
         for point in points:
-            self._sent.add(point.time_unix)
             self._server.step()
             self._waiting.append(point.time_unix)
         if len(self._waiting) > 3:
@@ -131,7 +131,6 @@ class SetOfRows(Client):
         times = [point.time_unix for point in points]
         self._server.rows += [time for time in times if time not in self._server.rows]
         self._server.step()
-        self._sent.add(*times)
 
 
 @pytest.fixture(autouse=True)
@@ -140,24 +139,24 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sender, name, 0.0)
 
 
-def run(path: Path, sent_path: Path, kind: Any, server: Server) -> list[dict[str, Any]]:
+def run(path: Path, kind: Any, server: Server) -> list[State]:
     """The sender, started again whenever it was killed, until all is sent; what it told."""
-    told: list[dict[str, Any]] = []
+    told = [State()]
     for _ in range(100):
-        sent = Sent(sent_path)
+        state = State(told[-1].points, told[-1].last)
         try:
             sender.send(
                 path,
-                sent,
-                lambda sent=sent: kind(server, sent),
-                told.append,
+                state,
+                lambda state=state: kind(server, state),
+                lambda state=state: told.append(replace(state)),
                 stop=threading.Event(),
                 once=True,
                 ended=lambda: "Complete",
             )
         except Killed:
             continue
-        return told
+        return told[1:]
     raise AssertionError("it does not come to an end")
 
 
@@ -174,19 +173,17 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", [Counting, SetOfRows])
 @given(plan=st.lists(st.sampled_from(["go", "go", "fail", "kill"]), max_size=40))
 @settings(max_examples=150, deadline=None)
-def test_every_point_is_there_once_in_its_order(
-    kind: Any, plan: list[str], written: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_point_is_there_once_in_its_order(kind: Any, plan: list[str], written: Path) -> None:
     server = Server(plan)
-    told = run(written, tmp_path_factory.mktemp("sent") / "sent", kind, server)[-1]
+    told = run(written, kind, server)[-1]
     assert (len(server.rows), server.rows) == (12, sorted(set(server.rows)))
-    assert (server.finished[-1], bool(told["done"]), told["problem"]) == ("Complete", True, "")
+    assert (server.finished[-1], told.done, told.problem, told.points) == ("Complete", True, "", 12)
 
 
-def test_a_failure_is_told_and_so_is_its_end(written: Path, tmp_path: Path) -> None:
-    told = run(written, tmp_path / "sent", SetOfRows, Server(["fail", "fail"]))
-    assert [state["problem"] for state in told][:2] == ["ConnectionError: the server is away"] * 2
-    assert (told[-1]["problem"], told[-1]["points"]) == ("", 12)
+def test_a_failure_is_told_and_so_is_its_end(written: Path) -> None:
+    told = run(written, SetOfRows, Server(["fail", "fail"]))
+    assert [state.problem for state in told][:2] == ["ConnectionError: the server is away"] * 2
+    assert (told[-1].problem, told[-1].points) == ("", 12)
 
 
 def test_only_one_process_sends_a_run(tmp_path: Path) -> None:
@@ -210,15 +207,14 @@ def test_a_tracker_that_does_not_begin_says_why_in_its_last_line(tmp_path: Path)
 def test_names_are_told_to_mlflow_as_it_takes_them() -> None:
     """One that it refuses would be sent again and again, and nothing after it: keyword arguments have any name."""
     there = {
-        **{name: name for name in ("environment.kwargs.päth", "evaluation/mean", "a b:c-d")},
+        **{name: name for name in ("environment.kwargs.päth", "evaluation/mean", "a b.c-d")},
         "environment.kwargs.max speed (m/s)": "environment.kwargs.max speed _m/s_",
+        "n:estimators": "n_estimators",
         "../up//here": "up/here",
         "x" * 300: "x" * 250,
         "?": "_",
     }
-    assert names_there(there) == there
-    alike = names_there(["a_b", "a(b", "a)b", "x" * 300, "x" * 299 + "y"])
-    assert (alike["a_b"], len(set(alike.values())), len(alike["x" * 300])) == ("a_b", 5, 250)
+    assert {name: name_there(name) for name in there} == there
 
 
 def test_a_run_that_is_new_at_mlflow_gets_every_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,35 +223,45 @@ def test_a_run_that_is_new_at_mlflow_gets_every_point(tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "mlflow", Mock(MlflowClient=Mock(return_value=client)))
     monkeypatch.setitem(sys.modules, "mlflow.entities", Mock())
     job = load_manifest(EXAMPLES / "cartpole-impala.yaml", ["tracking.mlflow.uri=http://127.0.0.1:9"])
-    sent = Sent(tmp_path / "mlflow.sent")
     client.create_run.return_value.data.params = {"seed": "7", "algo": "IMPALA"}
     client.create_run.return_value.data.tags = {}
     for there, kept in (([], 0), ([client.create_run.return_value], 2)):
         client.search_runs.return_value = there
-        sent.add(1.0, 2.0)
-        sender.opened("mlflow", TrackedRun("id", job, tmp_path, sent))
-        assert len(sent) == kept
+        state = State(2, 2.0)
+        CLIENTS["mlflow"](job, "id", tmp_path, state)
+        assert state.points == kept
     changed = [call.args[1:] for call in client.set_tag.call_args_list]
     assert set(changed) == {("seed", "1")}, "a parameter that was changed is told, for it can't be changed there"
 
 
-def test_a_run_keeps_its_identity_and_a_cluster_gives_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = sender.identity(tmp_path)
-    assert (len(first), sender.identity(tmp_path)) == (32, first)
-    monkeypatch.setenv(sender.IDENTITY_VARIABLE, "uid")
-    assert sender.identity(tmp_path) == "uid"
+def test_a_run_keeps_its_identity(tmp_path: Path) -> None:
+    first = identity(tmp_path / "tracking")
+    assert (len(first), identity(tmp_path / "tracking")) == (32, first)
+
+
+def test_one_that_hangs_is_ended(tmp_path: Path) -> None:
+    """Whoever started it, a controller or a kubelet, starts it again then."""
+    shutil.copy(EXAMPLES / "cartpole-impala.yaml", tmp_path / EFFECTIVE_FILE)
+    hanging = SENDING.replace("pass", "time.sleep(60)").replace("import sender", "import sender; import time")
+    hanging += f"sender.HUNG_SECONDS = 1\nmain({str(tmp_path)!r})"
+    with Recorder(tmp_path) as recorder:
+        recorder.record({"x": 1.0}, 1, 1)
+    done = subprocess.run(
+        [sys.executable, "-c", hanging], timeout=60, check=False, env=os.environ | {IDENTITY_VARIABLE: "id"}
+    )
+    assert done.returncode == -signal.SIGALRM
 
 
 SENDING = """
 from rljob.tracking import sender
 
 class Taker:
-    url = ""
+    def __init__(self, *run): pass
     def send(self, points): pass
     def finish(self, state): print(state)
 
 sender.wanted = lambda tracking: ["wandb"]  # no client is needed for this
-sender.opened = lambda name, run: Taker()
+sender.CLIENTS["wandb"] = Taker
 
 def main(folder):
     sender.main([folder, "wandb"])
@@ -269,7 +275,8 @@ def test_that_of_a_pod_tells_what_the_learner_was_told_of_the_end(state: str, tm
     if state == "Complete":
         note_ending(tmp_path, {"state": state})
     command = [sys.executable, "-c", f"{SENDING}\nmain({str(tmp_path)!r})"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {IDENTITY_VARIABLE: "id"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         eventually((tmp_path / "tracking" / "wandb.json").exists, "it does not begin")
         process.terminate()
         assert (process.wait(30), process.stdout.read().strip()) == (0, state)
@@ -286,7 +293,7 @@ def test_it_ends_with_the_process_that_started_it_and_tells_how_that_was(
         (tmp_path / "outcome.json").write_text('{"state": "Stopped"}')
     (tmp_path / "sending.py").write_text(SENDING)
     monkeypatch.syspath_prepend(tmp_path)
-    with Child("sending", str(tmp_path), stdout=subprocess.PIPE) as process:
+    with Child("sending", str(tmp_path), variables={IDENTITY_VARIABLE: "id"}, stdout=subprocess.PIPE) as process:
         eventually(told.exists, "it does not begin")
         assert process.poll() is None
         process.leave()

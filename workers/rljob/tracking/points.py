@@ -3,7 +3,7 @@ controller tells them in the run's ``outcome.json``: they end last."""
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
@@ -51,28 +51,22 @@ class Follower:
     """
 
     def __init__(self, path: Path, last: float = 0.0) -> None:
-        self.last = last
-        self._path = path
+        self._path, self._last = path, last
         self._identity: tuple[int, int] | None = None
         self._offset_bytes = 0
 
     def read(self, most: int) -> list[Point]:
         """The next points, at most ``most``; none where nothing new is there yet. Raises OSError where it can't be read."""
-        try:
-            file = self._path.open("rb")
-        except FileNotFoundError:  # no learner yet
-            return []
-        with file:
+        found: list[Point] = []
+        with suppress(FileNotFoundError), self._path.open("rb") as file:  # there is none before the learner begins
             self._find(file)
-            found: list[Point] = []
             for line in file:
                 if len(found) == most or not line.endswith(b"\n"):
                     break
                 self._offset_bytes += len(line)
                 if point := point_of(line):
                     found.append(point)
-        if found:
-            self.last = found[-1].time_unix
+                    self._last = point.time_unix
         return found
 
     def _find(self, file: BufferedReader) -> None:
@@ -80,27 +74,20 @@ class Follower:
         stat = os.fstat(file.fileno())
         if (stat.st_dev, stat.st_ino) != self._identity or stat.st_size < self._offset_bytes:
             self._identity = stat.st_dev, stat.st_ino
-            self._offset_bytes = _after(file, self.last) if self.last else 0
+            self._offset_bytes = _after(file, self._last) if self._last else 0
         file.seek(self._offset_bytes)
 
 
 def _after(file: BufferedReader, last: float) -> int:
     """Where the line after the point of ``last`` begins, in bytes; where that one is gone, the first of a later one."""
     later = None
-    for offset, line in _lines(file):
-        point = point_of(line)
-        if point is not None and point.time_unix == last:
-            return offset + len(line)
-        if later is None and point is not None and point.time_unix > last:
-            later = offset
+    while line := file.readline():
+        time_unix = point.time_unix if (point := point_of(line)) else 0.0
+        if time_unix == last:
+            return file.tell()
+        if later is None and time_unix > last:
+            later = file.tell() - len(line)
     return file.tell() if later is None else later
-
-
-def _lines(file: BufferedReader) -> Iterator[tuple[int, bytes]]:
-    offset = 0
-    for line in file:
-        yield offset, line
-        offset += len(line)
 
 
 STATES: Final = ("Complete", "Failed", "Stopped", "Interrupted")
