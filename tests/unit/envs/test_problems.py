@@ -211,21 +211,3 @@ def test_what_a_factory_gives_instead_is_named(tmp_path: Path, body: str, said: 
     file.write_text(f"import gymnasium\n\n\ndef make():\n{body}")
     with pytest.raises(EnvironmentProblem, match=said):
         describe_environment(f"{file}:make", EnvironmentParameters())
-
-
-def test_an_installed_package_that_may_register_an_id_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, needs in (("gym-mazes", "gymnasium>=1.0"), ("other", 'gymnasium; extra == "games"')):
-        package = name.replace("-", "_")
-        metadata = tmp_path / f"{package}-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: {needs}\n"
-        )
-        (metadata / "top_level.txt").write_text(f"{package}\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    said = (
-        r"\(one that a package registers is named with it, gym_mazes:Mazes/Small-v2, or by its function in "
-        r"environment\.register; installed are gym_mazes"
-    )
-    with pytest.raises(EnvironmentProblem, match=said):
-        describe_environment("Mazes/Small-v2", EnvironmentParameters())

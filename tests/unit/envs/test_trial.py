@@ -2,13 +2,15 @@
 
 import itertools
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.api.environment import EnvironmentSource
-from rljob.envs import EnvironmentProblem, describe_environment, trial, try_environment
+from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment, trial, try_environment
+from rljob.envs.received import picture_rate, pictures
 
 from tests.support.documents import block
 
@@ -213,14 +215,24 @@ def test_frames_that_are_not_stacked_are_told_to_whoever_asks_for_it(
         ("return self.picture", "return None", "uint8 [height, width, 3], got None"),
         ("'render_fps': 5", "'render_fps': None", "metadata: render_fps: expected a number above 0, got None"),
         ("= {'render_modes': ['rgb_array'], 'render_fps': 5}", "= None", "metadata: expected a dict, got None"),
-        ("return self.picture", "return self.picture", ""),
     ],
 )  # fmt: skip
-def test_what_it_draws_is_told_and_is_no_reason_not_to_train(
-    old: str, new: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_what_is_no_picture_is_told_and_is_no_reason_not_to_train(
+    old: str, new: str, said: str, tmp_path: Path
 ) -> None:
     assert old in DRAWING
     file = tmp_path / f"drawing_{next(_numbers)}.py"
     file.write_text(DRAWING.replace(old, new))
     try_environment(f"{file}:make", EnvironmentParameters())
-    assert (said in caplog.text, caplog.text.count("can be trained in")) == (True, said != "")
+    env = make_single_environment(f"{file}:make", EnvironmentParameters(), for_scoring=True, render_mode="rgb_array")
+
+    def look() -> None:
+        picture_rate(env, "drawing")
+        drawn = pictures(env, "drawing")
+        for _ in range(2):
+            env.step(0)
+            next(drawn)
+
+    env.reset()
+    with closing(env), pytest.raises(EnvironmentProblem, match=re.escape(said)):
+        look()

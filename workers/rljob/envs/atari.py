@@ -45,14 +45,11 @@ class NativeAtari:
         reward_clipping: bool,
         threads: int = 1,
     ) -> None:
-        self.spec = spec
-        self.num_envs = num_envs
+        self.spec, self.num_envs = spec, num_envs
         self._seed: int | None = seed
         self._actions: NDArray[np.int64] = np.asarray(actions, np.int64)
-        self._limit_raw_frames = max_episode_raw_frames
-        self._reward_clipping = reward_clipping
-        self._meter = EpisodeMeter(num_envs)
-        self._counters = AtariCounters()
+        self._limit_raw_frames, self._reward_clipping = max_episode_raw_frames, reward_clipping
+        self._meter, self._counters = EpisodeMeter(num_envs), AtariCounters()
         self._env: AtariVectorEnv | None = AtariVectorEnv(
             rom,
             num_envs,

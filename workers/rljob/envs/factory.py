@@ -17,6 +17,7 @@ from typing import Any, Final
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers import ClipReward
 
 from rljob.api import EnvironmentParameters
 from rljob.api.environment import EnvironmentSource
@@ -97,7 +98,7 @@ def make_single_environment(
     target = resolve(environment_id, parameters)
     make = functools.partial(single.build, target, parameters, 0, spec, render_mode=render_mode, **rest)
     env = RestartingEnv(make) if restarting else make()
-    return env if for_scoring or not clips_rewards(target.id, parameters) else single.ClippedReward(env)
+    return env if for_scoring or not clips_rewards(target.id, parameters) else ClipReward(env, -1.0, 1.0)
 
 
 def make_restarting_environment(
@@ -156,12 +157,23 @@ def make_vector_environment(
                 raise
     # An emulator does not raise; its worker process may die, which ends the whole vector.
     restarts = restarting and not isinstance(target, AtariGame)
-    makers = _makers(target, parameters, spec, num_envs, restarting=restarts)
+    makers: list[Any] = [functools.partial(single.build, target, parameters, index, spec) for index in range(num_envs)]
+    if restarts:
+        makers = [functools.partial(RestartingEnv, make) for make in makers]
+    vector: VectorEnv[Any, Any, Any]
     if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(makers, spec)):
-        return _wrapped(ProcessVector(target.id, makers, seed), target, spec, parameters, seed)
-    in_turn = [functools.partial(make, alive) if restarts else make for make in makers]
-    sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(in_turn, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
-    return _wrapped(sync, target, spec, parameters, seed)
+        vector = ProcessVector(target.id, makers, seed)
+    else:
+        in_turn = [functools.partial(make, alive) if restarts else make for make in makers]
+        vector = SyncVectorEnv(in_turn, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+    return GymnasiumVector(
+        spec,
+        vector,
+        seed,
+        encoding=None,
+        reward_clipping=clips_rewards(target.id, parameters),
+        atari=isinstance(target, AtariGame),
+    )
 
 
 def _describe(target: Target, parameters: EnvironmentParameters) -> EnvironmentSpec:
@@ -181,17 +193,23 @@ def _describe(target: Target, parameters: EnvironmentParameters) -> EnvironmentS
 def _why_not_native(target: Target, spec: EnvironmentSpec, parameters: EnvironmentParameters) -> str | None:
     if isinstance(target, AtariGame):
         return "kwargs (mode, difficulty) cannot be passed to ALE's vector environment" if target.kwargs else None
-    if isinstance(target, RegisteredEnvironment) and not target.has_vector_class:
-        return "it registers no vector_entry_point"
-    if isinstance(target, UserFactory) and not target.vectorised:
-        return "its factory takes no num_envs"
-    if isinstance(target, UserFactory) and target.on_device:
-        return "its factory takes a device: its arrays stay there, where only actors with inference: Local use them"
-    if spec.masked_by_info:
-        return "masks of infos are not read from a vector class (actionMasks: Ignored does without them)"
-    if parameters.max_episode_steps:
-        return "a vector class ends its episodes itself, not after maxEpisodeSteps"
-    return "frames of a vector class are not stacked, and frameStack is above 1" if spec.stack > 1 else None
+    factory = target if isinstance(target, UserFactory) else None
+    registered = target if isinstance(target, RegisteredEnvironment) else None
+    reasons = (
+        (registered and not registered.has_vector_class, "it registers no vector_entry_point"),
+        (factory and not factory.vectorised, "its factory takes no num_envs"),
+        (
+            factory and factory.on_device,
+            "its factory takes a device: its arrays stay there, where only actors with inference: Local use them",
+        ),
+        (
+            spec.masked_by_info,
+            "masks of infos are not read from a vector class (actionMasks: Ignored does without them)",
+        ),
+        (parameters.max_episode_steps, "a vector class ends its episodes itself, not after maxEpisodeSteps"),
+        (spec.stack > 1, "frames of a vector class are not stacked, and frameStack is above 1"),
+    )
+    return next((reason for applies, reason in reasons if applies), None)
 
 
 def _native(
@@ -263,27 +281,3 @@ def _step_seconds(env: gymnasium.Env[Any, Any], spec: EnvironmentSpec) -> Iterat
         yield time.perf_counter() - began
         if terminated or truncated:
             observation, _ = env.reset()
-
-
-def _makers(
-    target: Target, parameters: EnvironmentParameters, spec: EnvironmentSpec, num_envs: int, *, restarting: bool
-) -> list[Any]:
-    each = [functools.partial(single.build, target, parameters, index, spec) for index in range(num_envs)]
-    return [functools.partial(RestartingEnv, make) for make in each] if restarting else each
-
-
-def _wrapped(
-    vector: VectorEnv[Any, Any, Any],
-    target: Target,
-    spec: EnvironmentSpec,
-    parameters: EnvironmentParameters,
-    seed: int,
-) -> GymnasiumVector:
-    return GymnasiumVector(
-        spec,
-        vector,
-        seed,
-        encoding=None,
-        reward_clipping=clips_rewards(target.id, parameters),
-        atari=isinstance(target, AtariGame),
-    )

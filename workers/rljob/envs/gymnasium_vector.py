@@ -2,8 +2,8 @@
 
 Three kinds of vector environment can keep the SAME_STEP rule exactly: those that follow it themselves (Gymnasium's Sync
 and Async, a user's own), those whose automatic reset is off and that reset single rows on request
-(``AutoresetMode.DISABLED`` with ``options={"reset_mask": ...}``), and Gymnasium's CartPole, whose rows `row_reset` knows
-how to reset. One that resets at the *next* step spends a dummy step on it, in which all other rows move on: the
+(``AutoresetMode.DISABLED`` with ``options={"reset_mask": ...}``), and Gymnasium's CartPole, whose rows `_cart_pole`
+resets. One that resets at the *next* step spends a dummy step on it, in which all other rows move on: the
 first observation of the new episode then comes one step too late to be returned with the end of the old one, and a dummy
 step handed out as a transition would poison the replay. Such an environment is refused.
 """
@@ -35,15 +35,6 @@ from rljob.observation import each
 
 # (env, rows to reset bool[N]) -> observation [N, ...] in which those rows have begun anew; what the others show does not matter
 RowReset = Callable[[VectorEnv[Any, Any, Any], NDArray[np.bool_]], Any]
-
-
-def row_reset(env: VectorEnv[Any, Any, Any]) -> RowReset | None:
-    """How to reset single rows of ``env``, or None if that is unknown."""
-    if env.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
-        return _by_mask
-    if type(env.unwrapped) is CartPoleVectorEnv:
-        return _cart_pole
-    return None
 
 
 def _by_mask(env: VectorEnv[Any, Any, Any], ended: NDArray[np.bool_]) -> Any:
@@ -80,12 +71,9 @@ class GymnasiumVector:
         reward_clipping: bool,
         atari: bool = False,
     ) -> None:
-        self.spec = spec
-        self.num_envs = int(env.num_envs)
-        self._env = env
+        self.spec, self.num_envs = spec, int(env.num_envs)
+        self._env, self._encoding, self._reward_clipping = env, encoding, reward_clipping
         self._seed: int | None = seed
-        self._encoding = encoding
-        self._reward_clipping = reward_clipping
         self._meter = EpisodeMeter(self.num_envs)
         self._counters = AtariCounters() if atari else None
         self._closed = False
@@ -134,8 +122,7 @@ class GymnasiumVector:
         of_reset: NDArray[np.int64] | int = 0
         life_lost = np.zeros(self.num_envs, np.bool_)
         if self._counters is not None:
-            counts = self._counters.step(info, ended)
-            of_step, of_reset, life_lost = counts.of_step, counts.of_reset, counts.life_lost
+            of_step, of_reset, _, life_lost = self._counters.step(info, ended)
         episodes = self._meter.step(reward, of_step, terminated, truncated, of_reset)
         # Where rows are reset here, infos are those of the step itself.
         episodes = with_metrics(episodes, info if self._row_reset is not None else info.get("final_info"))
@@ -176,8 +163,10 @@ class GymnasiumVector:
         mode = self._env.metadata.get("autoreset_mode")
         if mode == AutoresetMode.SAME_STEP:
             return None
-        if (reset := row_reset(self._env)) is not None:
-            return reset
+        if mode == AutoresetMode.DISABLED:
+            return _by_mask
+        if type(self._env.unwrapped) is CartPoleVectorEnv:
+            return _cart_pole
         raise EnvironmentProblem(
             f"environment {short(self.spec.id)!r}: its vector class resets with {getattr(mode, 'value', mode)!r}, which puts a "
             "dummy step between episodes; it must support SAME_STEP, or DISABLED with reset_mask (or set backend: Sync)"
@@ -209,22 +198,15 @@ class GymnasiumVector:
 
 def _with_rows(which: NDArray[np.bool_], old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
     """``old`` with ``new`` in the rows ``which``."""
-    found = old.copy()
-    found[which] = new[which]
-    return found
+    return np.where(which.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
 
 
 def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str, ...]]:
     """Rows whose step failed, and the reasons of all failures, those of resets too (see ``RestartingEnv``)."""
-    given = info.get("final_info")
-    of_step: dict[str, Any] = (
-        given if isinstance(given, dict) else {}
-    )  # an array of a vector class before Gymnasium 1.0
-    cut: NDArray[np.bool_] | None = of_step.get(f"_{FAILURE}")
-    reasons = [] if cut is None else of_step[FAILURE][cut].tolist()
-    if FAILURE in info:
-        reasons += info[FAILURE][info[f"_{FAILURE}"]].tolist()
-    return cut, tuple(reasons)
+    of_step = info.get("final_info")
+    both = [of_step if isinstance(of_step, dict) else {}, info]  # an array of a vector class before Gymnasium 1.0
+    reasons = [reason for of in both if FAILURE in of for reason in of[FAILURE][of[f"_{FAILURE}"]].tolist()]
+    return both[0].get(f"_{FAILURE}"), tuple(reasons)
 
 
 @contained(making=True)

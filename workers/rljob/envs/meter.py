@@ -5,8 +5,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +29,12 @@ class EpisodeMeter:
 
     def begin(self, raw_frames: NDArray[np.int64] | int = 0) -> None:
         """Forget every unfinished game; ``raw_frames`` have passed in each new one already (no-operation starts)."""
-        self._returns[:] = 0
-        self._lengths[:] = 0
-        self._raw_frames[:] = raw_frames
+        self.forget(slice(None), raw_frames)
 
-    def forget(self, rows: NDArray[np.bool_]) -> None:
-        """The games of ``rows`` (bool[N]) will never end; others begin in their place."""
-        self._returns[rows] = 0
-        self._lengths[rows] = 0
-        self._raw_frames[rows] = 0
+    def forget(self, rows: Any, raw_frames: NDArray[np.int64] | int = 0) -> None:
+        """The games of ``rows`` (bool[N], say) will never end; others begin in their place, as in `begin`."""
+        self._returns[rows] = self._lengths[rows] = 0
+        self._raw_frames[rows] = raw_frames
 
     def step(
         self,
@@ -65,14 +61,11 @@ class EpisodeMeter:
             )
             for i in ended
         )
-        self._returns[ended] = 0
-        self._lengths[ended] = 0
-        self._raw_frames[ended] = np.broadcast_to(raw_frames_of_reset, self._returns.shape)[ended]
+        self.forget(ended, np.broadcast_to(raw_frames_of_reset, self._returns.shape)[ended])
         return records
 
 
-@dataclass(frozen=True, slots=True)
-class FrameCounts:
+class FrameCounts(NamedTuple):
     """For each of N environments: frames of the step itself, frames of the reset that followed it (0 without one),
     frames played in the episode by now or at its end (no-operation frames not counted), and lost lives."""
 

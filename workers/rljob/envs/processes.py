@@ -10,10 +10,9 @@ import os
 import queue
 import resource
 import signal
-import time
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import util
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
@@ -109,13 +108,9 @@ class ProcessVector(AsyncVectorEnv):
 
     def _dead_worker(self) -> tuple[int, int] | None:
         """(index, exit code) of the first worker found dead; a pipe may break a moment before its process is gone."""
-        deadline = time.monotonic() + 0.5
-        while time.monotonic() < deadline:
-            for index, process in enumerate(self.processes):
-                if process.exitcode is not None:
-                    return index, process.exitcode
-            time.sleep(0.005)
-        return None
+        wait([process.sentinel for process in self.processes], timeout=0.5)
+        codes = ((index, process.exitcode) for index, process in enumerate(self.processes))
+        return next(((index, code) for index, code in codes if code is not None), None)
 
 
 def _end(processes: Sequence[BaseProcess], pipes: Sequence[Connection[Any, Any] | None]) -> None:

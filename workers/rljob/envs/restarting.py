@@ -39,9 +39,8 @@ class RestartLimit:
     """
 
     def __init__(self, failures: int = ALLOWED_FAILURES) -> None:
-        self.total = 0
+        self.total = self._steps = 0
         self._allowed = failures
-        self._steps = 0
         self._failed_at: deque[int] = deque()
 
     def played(self, steps: int) -> None:
@@ -72,10 +71,8 @@ class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, make: Callable[[], Env], alive: Callable[[], None] = lambda: None) -> None:
         super().__init__(make())
-        self._alive = alive
-        self._make = make
-        self._seed = 0
-        self._lives = 0
+        self._make, self._alive = make, alive
+        self._seed = self._lives = 0
         self._unseeded = False
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -126,13 +123,9 @@ class RestartingVector:
     """
 
     def __init__(self, make: Callable[[int], VectorEnvironment], seed: int, limit: RestartLimit) -> None:
-        self._make = make
-        self._env = make(seed)
-        self._seed = seed
-        self._lives = 0
-        self._limit = limit
-        self.spec = self._env.spec
-        self.num_envs = self._env.num_envs
+        self._make, self._seed, self._limit = make, seed, limit
+        self._env, self._lives = make(seed), 0
+        self.spec, self.num_envs = self._env.spec, self._env.num_envs
 
     def reset(self, seed: int | None = None) -> Observation:
         return self._env.reset(seed)

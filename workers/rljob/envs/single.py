@@ -5,13 +5,13 @@ import contextlib
 import functools
 import socket
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit, TransformAction
 
 from rljob.api import EnvironmentParameters
 from rljob.envs.base import EnvironmentProblem
@@ -136,8 +136,21 @@ def _gives_masks(env: Env) -> bool:
 @contained(making=True)
 def as_written(target: RegisteredEnvironment | UserFactory, *, render_mode: str | None = None) -> Env:
     """The environment as its author gives it, with the spaces that every one has. Raises EnvironmentProblem."""
+    if isinstance(target, UserFactory) and target.vector_only:
+        raise EnvironmentProblem(
+            f"environment {short(target.id)!r} cannot be made one by one: its factory requires num_envs; give num_envs a "
+            "default with which it returns a plain gymnasium.Env, which scoring and video need"
+        )
     draws: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # many take no render_mode at all
-    env = _registered(target, draws) if isinstance(target, RegisteredEnvironment) else _from_factory(target, draws)
+    try:
+        env = _made(target, draws)
+    except PLUGIN_FAILURES as error:
+        raise _cannot_make(target.id, error) from error
+    if not isinstance(env, gymnasium.Env):
+        came = f"the class {env.__name__}, not an object of it" if isinstance(env, type) else shown(env)
+        raise EnvironmentProblem(
+            f"environment {short(target.id)!r}: the factory returned {came}; it must return a gymnasium.Env"
+        )
     for space in ("observation_space", "action_space"):
         if not isinstance(found := getattr(env, space, None), gymnasium.Space):
             raise EnvironmentProblem(
@@ -175,34 +188,17 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
     if parameters.action_subset:
         count = int(env.action_space.n)  # type: ignore[attr-defined]
         own = ActionLeaf((), "Discrete", (), "int64", (count,), (0,))
-        env = AtariActions(env, checked_subset(game.id, parameters.action_subset, (own,)))
+        some = checked_subset(game.id, parameters.action_subset, (own,))
+        env = TransformAction(env, lambda action: some[int(action)], gymnasium.spaces.Discrete(len(some)))
     # ALE starts an episode with zero frames, and so must this for the two to agree.
     return FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
 
 
-def _registered(target: RegisteredEnvironment, draws: dict[str, Any]) -> Env:
-    try:
+def _made(target: RegisteredEnvironment | UserFactory, draws: dict[str, Any]) -> Any:
+    if isinstance(target, RegisteredEnvironment):
         return gymnasium.make(target.made_as, disable_env_checker=True, **{**target.kwargs, **draws})
-    except PLUGIN_FAILURES as error:
-        raise _cannot_make(target.id, error) from error
-
-
-def _from_factory(target: UserFactory, draws: dict[str, Any]) -> Env:
-    if target.vector_only:
-        raise EnvironmentProblem(
-            f"environment {short(target.id)!r} cannot be made one by one: its factory requires num_envs; give num_envs a "
-            "default with which it returns a plain gymnasium.Env, which scoring and video need"
-        )
-    try:
-        make = functools.partial(target.make, **{**target.kwargs, **(draws if target.draws else {})})
-        env = _numbered(make) if target.numbered else make()
-    except PLUGIN_FAILURES as error:
-        raise _cannot_make(target.id, error) from error
-    if not isinstance(env, gymnasium.Env):
-        raise EnvironmentProblem(
-            f"environment {short(target.id)!r}: the factory returned {_returned(env)}; it must return a gymnasium.Env"
-        )
-    return env
+    make = functools.partial(target.make, **{**target.kwargs, **(draws if target.draws else {})})
+    return _numbered(make) if target.numbered else make()
 
 
 def _numbered(make: Callable[..., Env]) -> Env:
@@ -215,10 +211,6 @@ def _numbered(make: Callable[..., Env]) -> Env:
     env = make(copy_number=number)
     weakref.finalize(env, held.close)
     return env
-
-
-def _returned(came: object) -> str:
-    return f"the class {came.__name__}, not an object of it" if isinstance(came, type) else shown(came)
 
 
 def _cannot_make(environment_id: str, error: BaseException) -> EnvironmentProblem:
@@ -272,18 +264,6 @@ class NewestFrameOnly(DirectSteps):
         return super()._get_obs()  # type: ignore[no-untyped-call]
 
 
-class AtariActions(gymnasium.ActionWrapper[Any, Any, Any]):
-    """Offer only some of a game's actions: action i of ours is ``actions[i]`` of the wrapped environment."""
-
-    def __init__(self, env: Env, actions: Sequence[int]) -> None:
-        super().__init__(env)
-        self._actions = actions
-        self.action_space = gymnasium.spaces.Discrete(len(actions))
-
-    def action(self, action: Any) -> int:
-        return self._actions[int(action)]
-
-
 class Stacked(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Observations of ``columns`` with the newest rows of each: [*F*] become [S, *F*], zeros before the first of an episode."""
 
@@ -314,10 +294,3 @@ class Stacked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def _pushed(stack: Any, newest: Any) -> Any:
     return newest[None] if len(stack) == 1 else np.concatenate([stack[1:], newest[None]])
-
-
-class ClippedReward(gymnasium.RewardWrapper[Any, Any]):
-    """Rewards clipped to [-1, 1]."""
-
-    def reward(self, reward: Any) -> float:
-        return float(np.clip(reward, -1.0, 1.0))

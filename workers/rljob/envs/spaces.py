@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import gymnasium
 import numpy as np
@@ -30,6 +30,11 @@ _FAR: Final = 1e6
 
 class _Unsupported(ValueError):
     """A leaf that can't be taken; the text says why."""
+
+
+def _expect(right: object, why: str) -> None:
+    if not right:
+        raise _Unsupported(why)
 
 
 def observation_leaves(
@@ -178,17 +183,13 @@ def _walk(space: gymnasium.Space[Any], keys: Keys, problem: str) -> Iterator[tup
 
 
 def _leaf(keys: Keys, space: gymnasium.Space[Any], role: object, choices: int) -> Leaf:
-    if role is not None and role not in ROLES:
-        raise _Unsupported(f"can't have the role {role!r}; environment.leaves takes {', '.join(ROLES)}")
+    _expect(role in (None, *ROLES), f"can't have the role {role!r}; environment.leaves takes {', '.join(ROLES)}")
     sizes, start = _choices(space)
-    if not sizes and not isinstance(space, spaces.Box | spaces.MultiBinary):
-        raise _Unsupported(f"is a {type(space).__name__}, which can't be learned from; {_ADVICE}")
-    shape = tuple(space.shape or ())
-    dtype = str(np.dtype(space.dtype))
-    if not prod(shape):
-        raise _Unsupported(f"is empty: its shape is {shape}")
-    if np.dtype(dtype).kind not in "biuf":
-        raise _Unsupported(f"has numbers of the type {dtype}, which are neither real nor whole")
+    learned = sizes or isinstance(space, spaces.Box | spaces.MultiBinary)
+    _expect(learned, f"is a {type(space).__name__}, which can't be learned from; {_ADVICE}")
+    shape, dtype = tuple(space.shape or ()), str(np.dtype(space.dtype))
+    _expect(prod(shape), f"is empty: its shape is {shape}")
+    _expect(np.dtype(dtype).kind in "biuf", f"has numbers of the type {dtype}, which are neither real nor whole")
     if role is None:
         named = keys[-1:] == (MASK,) and prod(shape) == choices
         role = "mask" if named else "index" if sizes else "image" if _is_image(space) else "vector"
@@ -196,16 +197,15 @@ def _leaf(keys: Keys, space: gymnasium.Space[Any], role: object, choices: int) -
         sizes, start = _symbols(space)
     if role in ("vector", "mask", "image"):
         sizes, start = (), ()
-    if role == "mask" and prod(shape) != choices:
-        raise _Unsupported(f"is a mask of {prod(shape)}, but there are {choices} actions to allow")
-    if role == "image" and len(shape) not in (2, 3):
-        raise _Unsupported(f"can't be an image: its shape is {shape}, an image has two or three dimensions")
-    if sum(sizes) > _MOST_ONE_HOT:
-        raise _Unsupported(f"has {sum(sizes):,} values, too many to be one-hot (at most {_MOST_ONE_HOT:,}); {_ADVICE}")
+    allowed = role != "mask" or prod(shape) == choices
+    _expect(allowed, f"is a mask of {prod(shape)}, but there are {choices} actions to allow")
+    flat_or_coloured = role != "image" or len(shape) in (2, 3)
+    _expect(flat_or_coloured, f"can't be an image: its shape is {shape}, an image has two or three dimensions")
+    few = sum(sizes) <= _MOST_ONE_HOT
+    _expect(few, f"has {sum(sizes):,} values, too many to be one-hot (at most {_MOST_ONE_HOT:,}); {_ADVICE}")
     of_bytes = dtype in ("bool", "uint8") or role == "mask" or isinstance(space, spaces.MultiBinary)
     column = "index" if sizes else "octets" if of_bytes else "vector"
-    taken: LeafRole = role  # type: ignore[assignment]
-    return Leaf(keys, taken, shape, dtype, _scale(space), sizes, start, column)
+    return Leaf(keys, cast(LeafRole, role), shape, dtype, _scale(space), sizes, start, column)
 
 
 _ADVICE: Final = (
@@ -228,8 +228,8 @@ def _symbols(space: gymnasium.Space[Any]) -> tuple[tuple[int, ...], tuple[int, .
     if isinstance(space, spaces.MultiBinary):
         return (2,) * prod(space.shape), (0,) * prod(space.shape)
     assert isinstance(space, spaces.Box)
-    if space.dtype is None or space.dtype.kind not in "biu":
-        raise _Unsupported(f"can't be an index: its numbers are {space.dtype}, and an index has whole ones")
+    whole = space.dtype is not None and space.dtype.kind in "biu"
+    _expect(whole, f"can't be an index: its numbers are {space.dtype}, and an index has whole ones")
     pairs = [(int(low), int(high)) for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True)]
     return tuple(high - low + 1 for low, high in pairs), tuple(low for low, _ in pairs)
 
@@ -257,18 +257,16 @@ def _action(keys: Keys, space: gymnasium.Space[Any]) -> ActionLeaf:
     sizes, start = _choices(space)
     if isinstance(space, spaces.MultiBinary):
         sizes, start = (2,) * prod(shape), (0,) * prod(shape)
-    if sum(sizes) > _MOST_ONE_HOT:
-        raise _Unsupported(f"has {sum(sizes):,} values, too many for a network's outputs (at most {_MOST_ONE_HOT:,})")
+    few = sum(sizes) <= _MOST_ONE_HOT
+    _expect(few, f"has {sum(sizes):,} values, too many for a network's outputs (at most {_MOST_ONE_HOT:,})")
     if sizes:
         return ActionLeaf(keys, kind, shape, str(np.dtype(space.dtype)), sizes, start)
     if not isinstance(space, spaces.Box) or space.dtype is None:
         raise _Unsupported(
             f"is a {kind}; actions can be Discrete, MultiDiscrete, MultiBinary, Box, and Dict or Tuple of these"
         )
-    if space.dtype.kind != "f":
-        raise _Unsupported(f"is a Box of {space.dtype}; whole numbers to choose from are a MultiDiscrete")
-    if not prod(shape):
-        raise _Unsupported(f"is empty: its shape is {shape}")
+    _expect(space.dtype.kind == "f", f"is a Box of {space.dtype}; whole numbers to choose from are a MultiDiscrete")
+    _expect(prod(shape), f"is empty: its shape is {shape}")
     low, high = (tuple(bound.astype(np.float64).ravel().tolist()) for bound in (space.low, space.high))
     return ActionLeaf(keys, kind, shape, str(space.dtype), (), (), low, high)
 

@@ -204,24 +204,42 @@ class EnvironmentSpec:
     def untaken(self, algorithm: str, takes: frozenset[str], *, centred: bool = False) -> str | None:
         """Why ``algorithm`` can't be trained here; or None. ``takes``: those of "choices", "controls", "controls alone", "masks"
         and "critic" that it learns from."""
-        critic = next((leaf for leaf in self.observation if leaf.role == "critic"), None)
-        number = next((leaf for leaf in self.action if leaf.low), None)
-        if number is not None and "controls" not in takes:
-            return f"{algorithm} learns choices alone, but there are continuous actions: {number}; IMPALA and PPO take both"
-        choice = next((leaf for leaf in self.action if leaf.sizes), None)
-        if choice is not None and "controls alone" in takes:
-            return f"{algorithm} learns continuous actions alone, but there are choices: {choice}; IMPALA and PPO take both"
-        if len(self.action_sizes) > 1 and "choices" not in takes:
-            return f"{algorithm} takes one Discrete action, but there are {len(self.action_sizes)} choices"
-        if self.mask is not None and "masks" not in takes:
-            return f"{algorithm} does not know masks, but {self.mask.path} has one (actionMasks: Ignored does without)"
-        if critic is not None and "critic" not in takes:
-            return f"{algorithm} has no value beside its policy, which alone could see the leaf {critic.path} (role critic)"
-        if not any(leaf.role in ("image", "vector", "index") for leaf in self.observation):
-            return "no leaf of the observation is left for a policy to see"
-        if centred and (len(self.observation) > 1 or self.observation[0].sizes):
-            return "centreInput subtracts the mean of one image or vector, but " + "; ".join(map(str, self.observation))
-        return None
+        roles = {leaf.role: leaf.path for leaf in reversed(self.observation)}
+        number = next((str(leaf) for leaf in self.action if leaf.low), "")
+        choice = next((str(leaf) for leaf in self.action if leaf.sizes), "")
+        mask, critic, several = roles.get("mask"), roles.get("critic"), len(self.action_sizes)
+        both, shown = "IMPALA and PPO take both", "; ".join(map(str, self.observation))
+        reasons = (
+            (
+                number and "controls" not in takes,
+                f"{algorithm} learns choices alone, but there are continuous actions: {number}; {both}",
+            ),
+            (
+                choice and "controls alone" in takes,
+                f"{algorithm} learns continuous actions alone, but there are choices: {choice}; {both}",
+            ),
+            (
+                several > 1 and "choices" not in takes,
+                f"{algorithm} takes one Discrete action, but there are {several} choices",
+            ),
+            (
+                mask and "masks" not in takes,
+                f"{algorithm} does not know masks, but {mask} has one (actionMasks: Ignored does without)",
+            ),
+            (
+                critic and "critic" not in takes,
+                f"{algorithm} has no value beside its policy, which alone could see the leaf {critic} (role critic)",
+            ),
+            (
+                not {"image", "vector", "index"} & roles.keys(),
+                "no leaf of the observation is left for a policy to see",
+            ),
+            (
+                centred and (len(self.observation) > 1 or self.observation[0].sizes),
+                f"centreInput subtracts the mean of one image or vector, but {shown}",
+            ),
+        )
+        return next((reason for applies, reason in reasons if applies), None)
 
     @property
     def seen_shapes(self) -> list[tuple[int, ...]]:

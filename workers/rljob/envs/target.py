@@ -6,7 +6,6 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import distributions, packages_distributions
 from typing import Any, Final
 
 import ale_py
@@ -32,8 +31,6 @@ _DECIDED_ELSEWHERE = {
     "obs_type": "atari.frameSize (observations are always grayscale)",
     "continuous": "actions (only discrete actions are supported)",
 }
-
-_NEEDS_GYMNASIUM: Final = re.compile("gymnasium\\b(?!.*extra *==)", re.IGNORECASE)
 
 # What environments of Gymnasium's own may lack, as its messages begin, and the extra of ours that brings it.
 _EXTRAS: Final = {"MuJoCo": "mujoco", "Box2D": "box2d", "pygame": "video"}
@@ -95,10 +92,8 @@ def clips_rewards(environment_id: str, parameters: EnvironmentParameters) -> boo
 
 def named_authors(target: Target) -> None:
     """Have errors in this process name the lines of the author of ``target``."""
-    if isinstance(target, UserFactory):
-        by_a_user(getattr(target.make, "__module__", None) or "")
-    elif isinstance(target, RegisteredEnvironment):
-        entry = target.entry_point
+    if not isinstance(target, AtariGame):
+        entry = target.make if isinstance(target, UserFactory) else target.entry_point
         by_a_user(entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None) or "")
 
 
@@ -181,24 +176,12 @@ def _unknown(environment_id: str, error: Exception) -> str:
     if colon:
         advice += f" (where a function of {short(place)} registers it, name that in environment.register)"
     elif not environment_id.endswith(".py"):
-        packages = _packages_with_environments(wanted)
-        here = f"; installed are {', '.join(packages)}" if packages else ""
-        place = packages[0] if packages else "package"
-        named = f"{place}:{wanted}, or by its function in environment.register"
         advice += (
-            f" (one that a package registers is named with it, {named}{here}; one that a notebook or a program registers itself "
-            f"is not known to its run: write that into a file, env.py:{wanted})"
+            f" (one that a package registers is named with it, package:{wanted}, or by its function in environment.register; one "
+            f"that a notebook or a program registers itself is not known to its run: write that into a file, env.py:{wanted})"
         )
     reason = str(error).splitlines()[0].partition(" Did you mean")[0].rstrip(".")
     return f"environment {short(environment_id)!r} is not known: {reason}{advice}"
-
-
-def _packages_with_environments(wanted: str) -> list[str]:
-    """Modules of installed packages that need Gymnasium, up to three, the likest to the id's first word in front."""
-    owners = {each.name for each in distributions() if any(map(_NEEDS_GYMNASIUM.match, each.requires or ()))}
-    modules = [module for module, packages in packages_distributions().items() if owners.intersection(packages)]
-    word = re.split("[-/_]", wanted.lower())[0]
-    return sorted(modules, key=lambda each: -difflib.SequenceMatcher(None, word, each.lower()).ratio())[:3]
 
 
 def _checked_rom(environment_id: str, rom: str) -> str:

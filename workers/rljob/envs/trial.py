@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -33,7 +32,7 @@ from rljob.envs import single
 from rljob.envs.base import EnvironmentProblem
 from rljob.envs.encoding import Encoding, any_action, at, first_odd
 from rljob.envs.factory import describe_environment
-from rljob.envs.received import NOTHING, RENDER_MODE, Received, picture_rate, pictures
+from rljob.envs.received import NOTHING, Received
 from rljob.envs.spec import EnvironmentSpec, handed_over
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
 from rljob.loading import PLUGIN_FAILURES, authors_line, place_of, short, shown, told
@@ -208,24 +207,6 @@ def try_environment(
     except EnvironmentProblem as problem:
         _try_once(environment_id, target, parameters, spec)
         log.warning("%s; a second trial went well, so it is one of those that a job goes on after", problem)
-    if isinstance(target, UserFactory) and target.draws:  # others may end a process that has no display
-        _try_drawing(environment_id, target)
-
-
-def _try_drawing(environment_id: str, target: UserFactory) -> None:
-    """Say what is wrong with its pictures, where it says that it draws some: training does without."""
-    try:
-        with contextlib.closing(single.as_written(target, render_mode=RENDER_MODE)) as env:
-            picture_rate(env, environment_id)
-            env.reset(seed=_SEED)
-            for _ in islice(
-                pictures(env, environment_id), 2 if RENDER_MODE in env.metadata.get("render_modes", ()) else 0
-            ):
-                env.step(env.action_space.sample())
-    except EnvironmentProblem as problem:
-        log.warning("%s; it can be trained in, and `rljob play` can't show it", problem)
-    except PLUGIN_FAILURES:
-        pass  # a step that fails now and then, which the trial of steps tells
 
 
 class GivenWrongly(EnvironmentProblem):
