@@ -81,18 +81,15 @@ class GroupedDraws:
     """
 
     def __init__(self, generator: np.random.Generator, groups: int) -> None:
-        self._generator = generator
-        self._groups = groups
+        self._generator, self._groups = generator, groups
         self._drawn: list[tuple[tuple[Any, ...], NDArray[Any]]] = []
-        self._group = 0
-        self._next = 0
+        self._group = self._next = 0
 
     def turn_of(self, group: int) -> None:
         """The draws from now on are for ``group``; 0 begins a new step."""
         if group == 0:
             self._drawn.clear()
-        self._group = group
-        self._next = 0
+        self._group, self._next = group, 0
 
     def random(self, size: int | tuple[int, ...]) -> NDArray[np.float64]:
         """As ``Generator.random``."""

@@ -140,10 +140,7 @@ def test_what_acts_otherwise_is_not_kept(
 ) -> None:
     def mirrored(policy: rljob.Policy, file: Path, samples: exporting.Samples) -> exporting.Exported:
         file.write_bytes(b"wrong")
-        return lambda observations, memory: (
-            [1 - policy.act(observations)],
-            policy.preferences(observations, memory)[0],
-        )
+        return lambda given: (1 - policy.act(*given), policy.preferences(*given, policy.new_memory(len(given[0])))[0])
 
     policy = rljob.load_policy(runs["vector"])
     monkeypatch.setattr(exporting, "_WRITERS", {"torchscript": mirrored})

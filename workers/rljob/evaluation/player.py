@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import current_process
+from types import SimpleNamespace
 from typing import Any, Final
 
 import gymnasium
@@ -30,14 +31,6 @@ ROWS: Final = 8
 process of many that has few games pays for all of them."""
 
 
-class _NoGame:
-    """Takes the place of a game in a row that is not needed."""
-
-    def __init__(self) -> None:
-        self.random = np.random.default_rng(0)
-        self.memory: Any = None
-
-
 def judged_policy(algorithm: AnyAlgorithm, module: nn.Module, parameters: Any) -> JudgedPolicy:
     """How the algorithm plays when it is judged; follows later changes of ``module``'s weights.
 
@@ -45,7 +38,8 @@ def judged_policy(algorithm: AnyAlgorithm, module: nn.Module, parameters: Any) -
     different numbers of rows, and one other action makes another game; with the same number of rows each row has the same
     result wherever it stands and whatever the others hold (on one kind of processor, with one thread: tested).
     """
-    no_games = [_NoGame() for _ in range(ROWS)]
+    # They take the places of games in rows that are not needed.
+    no_games: list[Any] = [SimpleNamespace(random=np.random.default_rng(0), memory=None) for _ in range(ROWS)]
 
     def act(observation: Observation, games: Sequence[Game]) -> Any:
         actions = []

@@ -84,10 +84,8 @@ class Players:
         self._end_helpers = util.Finalize(self, _end, (self._helpers, self._processes), exitpriority=0)
         self._own = Player(policy, places, epsilon)
         self.shapes, self.bounds = self._own.shapes, self._own.bounds
-        self._places = places
-        self._playing = [0] * len(self._helpers)
-        self._failures = [0] * len(self._helpers)
-        self._round = 0
+        self._places, self._round = places, 0
+        self._playing, self._failures = [0] * len(self._helpers), [0] * len(self._helpers)
         self.steps_total = 0
         """Steps of games: in this process as they are played, in the others as games end."""
 

@@ -89,9 +89,10 @@ class Sitting:
         failures: RestartLimit | None = None,
         spec: EnvironmentSpec | None = None,
     ) -> None:
-        self._policy, self._epsilon, self._spec = policy, epsilon, spec
+        self._policy, self._epsilon, self._envs = policy, epsilon, tuple(envs)
         self._failures = failures or RestartLimit(0)
-        self._envs = tuple(envs)
+        one = Choices((int(envs[0].action_space.n),)) if spec is None else None  # type: ignore[attr-defined]
+        self._choices = (lambda shown: one) if spec is None else spec.choices
         self.begin(0)
 
     def begin(self, seed: int) -> None:
@@ -117,7 +118,7 @@ class Sitting:
 
     def deal(self, index: int) -> None:
         """Begin game ``index`` in a free environment."""
-        self._games.append(_Game(self._idle.pop(), index, self._seed, self._spec))
+        self._games.append(_Game(self._idle.pop(), index, self._seed, self._choices))
 
     def step(self, each_game: Callable[[], None] = lambda: None) -> list[Played]:
         """One step of every game in play; the games that ended with it. Raises ``KeepsFailing``. each_game: called before the
@@ -134,7 +135,7 @@ class Sitting:
                 going_on.append(game)
             elif game.failure is not None:
                 self._failures.note(game.failure)
-                going_on.append(_Game(game.env, game.index, self._seed, self._spec))
+                going_on.append(_Game(game.env, game.index, self._seed, self._choices))
             else:
                 self._idle.append(game.env)
                 ended.append(Played(game.index, game.points, game.length, game.metrics))
@@ -145,24 +146,21 @@ class Sitting:
 class _Game:
     """One game in progress, with its own random numbers: for the scorer's random actions, and for the policy."""
 
-    def __init__(self, env: Env, index: int, seed: int, spec: EnvironmentSpec | None) -> None:
-        self.env = env
-        self.index = index
-        self.points = 0.0
-        self.length = 0
-        self._random = np.random.default_rng([seed, index])
-        self.random = np.random.default_rng([seed, index, 1])
+    def __init__(self, env: Env, index: int, seed: int, choices: Callable[[Observation], Any]) -> None:
+        self.env, self.index = env, index
+        self.points, self.length = 0.0, 0
+        self._random, self.random = np.random.default_rng([seed, index]), np.random.default_rng([seed, index, 1])
         self.memory: Any = None
         self.failure: str | None = None
         self.metrics: Mapping[str, float] = {}
-        self._spec = spec
-        self._any = Choices((int(env.action_space.n),)) if spec is None else None  # type: ignore[attr-defined]
+        self._choices = choices
         self.observation, _ = env.reset(seed=seed_of(seed, "game", index))
 
     def step(self, action: Any, epsilon: float) -> bool:
         """Take ``action`` or a random one; False when the game is over, or the environment has failed."""
         # As many draws a step whatever happens, so that games with different epsilons see the same randomness.
-        explore, other = self._random.random() < epsilon, self._choices().anything(1, self._random)
+        choices = self._choices(each(lambda of: of[None], self.observation))
+        explore, other = self._random.random() < epsilon, choices.anything(1, self._random)
         other = each(lambda of: of[0], other)
         self.observation, reward, terminated, truncated, info = self.env.step(other if explore else action)
         self.failure = info.get(FAILURE)
@@ -170,12 +168,6 @@ class _Game:
         self.points += float(reward)
         self.length += 1
         return not (terminated or truncated)
-
-    def _choices(self) -> Choices:
-        if self._spec is None:
-            assert self._any is not None, "without a spec it is one Discrete"
-            return self._any
-        return self._spec.choices(each(lambda of: of[None], self.observation))
 
 
 def _summary(games: Sequence[Played], finished: bool) -> Score:

@@ -22,27 +22,19 @@ import logging
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rljob.api.learner_status import VERDICT_LEVEL, Verdict
+from rljob.weights.client import WeightClient
 from rljob.weights.flat import Evaluation
 
 log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 5.0
 _KEPT = 64
-
-
-class LearnerLink(Protocol):
-    """Where verdicts go; ``noted`` is the version of the last verdict that arrived (0: none)."""
-
-    noted: int
-
-    def report(self, evaluation: Evaluation) -> bool:
-        """Send it; False where it could not be sent now."""
 
 
 class Verdicts:
@@ -68,7 +60,7 @@ class Verdicts:
             self._best = evaluation.verdict.rank
         self._undelivered.append(evaluation if best else dataclasses.replace(evaluation, weights=None))
 
-    def deliver(self, learner: LearnerLink, now: float) -> None:
+    def deliver(self, learner: WeightClient, now: float) -> None:
         """Send the oldest verdict that is not noted, again after a few seconds without an answer. Never waits."""
         if self._undelivered and learner.noted == self.waiting_version and self._sent_at is not None:
             self._undelivered.popleft()

@@ -137,10 +137,8 @@ def _controls(policy: Policy) -> dict[str, Any]:
     }
 
 
-Answer = tuple[list[NDArray[Any]], NDArray[np.float32]]
-"""Actions int64 [N], or those of each leaf where they have continuous numbers, and preferences float32 [N, A]."""
-Exported = Callable[[NDArray[Any], NDArray[np.float32]], Answer]
-"""What a file answers to observations and a memory."""
+Exported = Callable[[Sequence[NDArray[Any]]], Sequence[NDArray[Any]]]
+"""What a file answers to its inputs, in their order: its outputs."""
 
 SUFFIX: Final = MappingProxyType({"torchscript": ".pt", "onnx": ".onnx", "safetensors": ".safetensors"})
 _ONNX_PACKAGES: Final = ("onnx", "onnxruntime", "onnxscript")
@@ -214,13 +212,7 @@ def _torchscript(policy: Policy, file: Path, samples: Samples) -> Exported:
         jit: Any = torch.jit
         traced = jit.trace(_acting(policy), _inputs(policy, samples), check_trace=False)
         jit.save(traced, str(file))
-        loaded = jit.load(str(file))
-
-    def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
-        with torch.inference_mode():
-            return _answer(policy, [out.numpy() for out in loaded(*_tensors(policy, observations, memory))])
-
-    return answer
+        return _in_numpy(jit.load(str(file)))
 
 
 def _onnx(policy: Policy, file: Path, samples: Samples) -> Exported:
@@ -244,11 +236,7 @@ def _onnx(policy: Policy, file: Path, samples: Samples) -> Exported:
             verbose=False,
         )
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-
-    def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
-        return _answer(policy, session.run(None, dict(zip(names, _given(policy, observations, memory), strict=True))))
-
-    return answer
+    return lambda given: session.run(None, dict(zip(names, given, strict=True)))
 
 
 def _safetensors(policy: Policy, file: Path, samples: Samples) -> Exported:
@@ -258,13 +246,7 @@ def _safetensors(policy: Policy, file: Path, samples: Samples) -> Exported:
     method = algorithm(policy.algorithm)
     built = method.build(stored.spec, stored.params, stored.env_params)
     built.load_state_dict(safetensors.torch.load_file(str(file)))
-    acting = Acting(method, built.eval(), policy.memory_units, _edge(policy))
-
-    def answer(observations: Any, memory: NDArray[np.float32]) -> Answer:
-        with torch.inference_mode():
-            return _answer(policy, [out.numpy() for out in acting(*_tensors(policy, observations, memory))])
-
-    return answer
+    return _in_numpy(Acting(method, built.eval(), policy.memory_units, _edge(policy)))
 
 
 _WRITERS: Final = {"torchscript": _torchscript, "onnx": _onnx, "safetensors": _safetensors}
@@ -281,14 +263,12 @@ def _edge(policy: Policy) -> TensorEdge | None:
     return TensorEdge(spec, squashes=policy.stored.env_params.squashes) if spec.controls else None
 
 
-def _tensors(policy: Policy, observations: Any, memory: NDArray[np.float32]) -> Iterator[Tensor]:
-    return map(torch.from_numpy, _given(policy, observations, memory))
+def _in_numpy(acting: Callable[..., Sequence[Tensor]]) -> Exported:
+    def answer(given: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        with torch.inference_mode():
+            return [out.numpy() for out in acting(*map(torch.from_numpy, given))]
 
-
-def _answer(policy: Policy, outputs: Sequence[NDArray[Any]]) -> Answer:
-    """The outputs of a file, without the memory."""
-    count = len(_action_names(policy.stored.spec))
-    return list(outputs[:count]), outputs[count]
+    return answer
 
 
 def _action_names(spec: EnvironmentSpec) -> list[str]:
@@ -316,14 +296,13 @@ def _names(policy: Policy) -> list[str]:
 
 def _checked(policy: Policy, exported: Exported, samples: Samples) -> float:
     """The largest difference between preferences. Raises ExportProblem where an action differs, in a batch of all or of one."""
-    largest = 0.0
-    spec = policy.stored.spec
+    largest, spec = 0.0, policy.stored.spec
     for count in (len(samples.memory), 1):
         observations, memory = each(lambda of, count=count: of[:count], samples.observations), samples.memory[:count]
         wanted, _ = policy.preferences(observations, memory)
         taken = policy.act(observations, memory=memory.copy() if policy.memory_units else None)
         own = [at(taken, leaf) for leaf in spec.action] if spec.controls else [taken]
-        actions, preferences = exported(observations, memory)
+        *actions, preferences = exported(_given(policy, observations, memory))[: len(own) + 1]
         if different := sum(_differing(*pair) for pair in zip(actions, own, strict=True)):
             raise ExportProblem(
                 f"nothing was kept: for {different} of {count} observations of {samples.origin} the file gives another action"

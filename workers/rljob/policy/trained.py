@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -32,14 +33,11 @@ class Policy:
     """
 
     def __init__(self, policy: stored.SavedPolicy, source: str) -> None:
-        self.source = source
-        self.stored = policy
+        self.source, self.stored = source, policy
         self.manifest: dict[str, Any] = policy.manifest
         self.algorithm = str(policy.manifest["algorithm"])
-        self.environment_id = policy.spec.id
-        self.observation_shape = policy.spec.observation_shape
-        self.observation_dtype = policy.spec.observation_dtype
-        self.num_actions = policy.spec.num_actions
+        self.environment_id, self.num_actions = policy.spec.id, policy.spec.num_actions
+        self.observation_shape, self.observation_dtype = policy.spec.observation_shape, policy.spec.observation_dtype
         self._method = algorithm(self.algorithm)
         self._choices = policy.spec.all_choices
         self._encoding = Encoding(policy.spec, policy.env_params)
@@ -108,7 +106,8 @@ class Policy:
         self, observations: Any, state: NDArray[np.float32], generator: np.random.Generator
     ) -> tuple[Any, NDArray[np.float32]]:
         params, count = self.stored.params, rows_of(observations)
-        games = [_Game(generator, memory) for memory in state]
+        # Rows of a batch, as an algorithm sees games that are judged.
+        games: list[Any] = [SimpleNamespace(random=generator, memory=memory) for memory in state]
         chosen = self._method.evaluation_action(params, self.stored.module, observations, games)
         explores = generator.random(count) < self._method.evaluation_epsilon(params)
         anything = self.stored.spec.choices(observations).anything(count, generator)
@@ -183,13 +182,3 @@ def load(source: str | os.PathLike[str]) -> Policy:
     """As ``rljob.load_policy`` says."""
     text = os.fspath(source)
     return Policy(stored.load_policy(location(text)), text)
-
-
-class _Game:
-    """A row of a batch, as an algorithm sees a game that is judged."""
-
-    __slots__ = ("memory", "random")
-
-    def __init__(self, generator: np.random.Generator, memory: NDArray[np.float32]) -> None:
-        self.random = generator
-        self.memory: Any = memory
