@@ -1,12 +1,10 @@
 """The rungs of benchmarks/ladder: they differ in what they are said to differ in, and learn the same."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms.apex_dqn.loss import targets
 from rljob.api import ApeXDQNParameters, parse_job
 from rljob.envs import StepResult
 from rljob.experience import Decision
@@ -128,39 +126,9 @@ def test_the_tensor_wrappers_show_the_same_game(monkeypatch: pytest.MonkeyPatch)
     assert np.array_equal(played("several"), ours)
 
 
-def test_an_update_is_that_of_dqn() -> None:
-    """The loss by its formula, from a batch and the weights of before."""
-    loop = trained("synchronous", 1)
-    batch, online, target = loop.replay.sample(), loop.updater.online, loop.updater.target
-    with torch.no_grad():
-        wanted = batch.n_step_return + batch.discount * target(batch.next_observation).max(dim=1).values
-        values = online(batch.observation)[torch.arange(len(batch.action)), batch.action]
-    _, figures = loop.updater.update(batch, 0)
-    assert float(figures[0]) == pytest.approx(float((values - wanted).square().mean() / 2), rel=1e-5)
-
-
 def test_the_control_learns_to_the_last_bit_what_the_first_rung_does() -> None:
     plain, control = trained("synchronous", 15), trained("graphs", 15)
     assert torch.equal(weights(plain), weights(control))
-
-
-def test_only_the_control_keeps_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acting and targets: how many graphs a decision and a loss record beside the one that is differentiated."""
-    recorded = {}
-    for name in ("synchronous", "graphs"):
-        loop = trained(name, 1)
-        values: list[Tensor] = []
-        for network in (loop.updater.online, loop.updater.target):
-            network.register_forward_hook(lambda _module, _given, result, values=values: values.append(result))
-        loop.decide()
-        loop.algorithm.loss(
-            rungs.learning_parameters(RUNG[name]), loop.updater.online, loop.updater.target, loop.replay.sample()
-        )
-        recorded[name] = [value.grad_fn is not None for value in values]
-    # In the order of passes: acting, targets, and the values that are learned.
-    assert recorded == {"synchronous": [False, False, True], "graphs": [True, True, True]}
-    loop = trained("synchronous", 1)
-    assert targets(loop.updater.online, loop.updater.target, loop.replay.sample(), double=False).grad_fn is None
 
 
 @pytest.mark.parametrize("name", APART)
@@ -203,13 +171,6 @@ def test_a_window_begins_after_the_warm_up_of_the_first_update() -> None:
     # The first update is seen at 1 s, the window is from 3 s to 6 s.
     found = [window.result[name] for name in ("frames_per_second", "frames_per_cpu_second", "samples_per_frame")]
     assert (ended.index(True), found) == (6, pytest.approx([100.0, 200.0, 0.32]))
-
-
-def test_a_window_without_a_frame_goes_on_until_there_is_one() -> None:
-    window = SpeedWindow(0.0, 2.0)
-    stalled = [replace(reading, frames=100 if reading.seconds < 7 else 107) for reading in readings(100.0, [None] * 8)]
-    assert [window.note(reading) for reading in stalled].index(True) == 7
-    assert window.result["frames_per_second"] == pytest.approx(7 / 6)
 
 
 def test_solved_is_told_with_its_time_and_unsolved_too() -> None:

@@ -46,12 +46,7 @@ def weights(one: Learner) -> dict[str, torch.Tensor]:
 
 def follows(one: Learner, document: dict[str, Any]) -> None:
     one._course.ask(document)
-
-    def followed() -> bool:
-        one._follow()
-        return one.status().following == digest(document)
-
-    eventually(followed, seconds=5.0)
+    eventually(lambda: one._follow() or one.status().following == digest(document), seconds=5.0)
 
 
 @pytest.fixture
@@ -102,28 +97,18 @@ def test_a_fork_does_not_wait_for_an_evaluation_that_training_stands_still_for(t
     with learner(tmp_path / "own", "Fail", forks_from=donor) as one:
         one._server._evaluating = EvaluationUnderWay(games=1, episodes=2, alone=True), time.monotonic()
         one._course.ask(asked({}, FORK))
-
-        def done() -> bool:
-            one._turn()
-            return known(one.status().fork).state == "Done"
-
-        eventually(done, seconds=5.0)
+        eventually(lambda: one._turn() or known(one.status().fork).state == "Done", seconds=5.0)
         assert one.state == "Evaluating"
 
 
 def test_nothing_is_learned_once_all_frames_are_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with learner(tmp_path / "own", "Fail") as one:
         monkeypatch.setattr(one._source, "next", lambda seconds: replace(ready(1.0), played=(100, 400)))
-        one._course.ask({**asked(), "rawFrames": 400})
-        for _ in range(3):
-            one._turn()
-        assert (one.status().updates, one.status().raw_frames_total) == (1, 400)
-        one._course.ask({**asked(), "rawFrames": 401})
-        one._turn()
-        assert one.status().updates == 2
-        one._course.ask({**asked(), "rawFrames": None})
-        one._turn()
-        assert one.status().updates == 3
+        for most, updates in ((400, 1), (401, 4), (None, 7)):
+            one._course.ask({**asked(), "rawFrames": most})
+            for _ in range(3):
+                one._turn()
+            assert (one.status().updates, one.status().raw_frames_total) == (updates, 400)
 
 
 def test_a_fork_is_taken_before_the_weights_of_the_batch_under_way_are_published(tmp_path: Path, donor: Path) -> None:
@@ -254,11 +239,6 @@ def under_way(games: int, *, alone: bool = False) -> EvaluationUnderWay:
     return EvaluationUnderWay(version=1, games=games, episodes=100, mean=18.5, alone=alone)
 
 
-def in_state(one: Learner, state: str) -> bool:
-    one._turn()
-    return one.state == state
-
-
 def test_no_update_is_made_until_there_is_a_verdict(tmp_path: Path) -> None:
     with learner(tmp_path, "Fail") as one, evaluator_of(one._server) as evaluator:
         one._source.next = lambda seconds: ready(1.0)
@@ -269,14 +249,14 @@ def test_no_update_is_made_until_there_is_a_verdict(tmp_path: Path) -> None:
         one._turn()
         assert one.status().updates == 2, "beside the screen it goes on"
         evaluator.tell(under_way(20, alone=True))
-        eventually(lambda: in_state(one, "Evaluating"))
+        eventually(lambda: one._turn() or one.state == "Evaluating")
         before = one.status()
         for _ in range(3):
             one._turn()
         assert one.status().updates == before.updates
         assert one.clock.seconds()["evaluation"] > 0.2
         evaluator.report(Evaluation(Verdict(version=1, mean=18.5, episodes=2)))
-        eventually(lambda: in_state(one, "Training"))
+        eventually(lambda: one._turn() or one.state == "Training")
         assert one.status().updates == before.updates + 1
 
 

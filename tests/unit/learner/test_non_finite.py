@@ -1,4 +1,4 @@
-"""What the loop does about a loss that is not finite: each of the manifest's three policies."""
+"""What the loop does about a loss that is not finite: each of the manifest's three policies; and about a later learner."""
 
 import itertools
 import threading
@@ -22,7 +22,7 @@ from rljob.learner.loop import Learner
 from rljob.learner.optim.on_device import LossScale, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
-from rljob.learner.sources import LoopConfig, NonFiniteLoss
+from rljob.learner.sources import LoopConfig, NonFiniteLoss, Superseded
 from rljob.learner.staging import transition_buffers
 from rljob.observation import frames
 from rljob.weights.flat import VersionLog
@@ -154,3 +154,14 @@ def test_an_overflow_of_fp16_is_a_skipped_update_and_no_failure(tmp_path: Path) 
         assert one.status().skipped_updates == 1
         with pytest.raises(NonFiniteLoss, match="the loss is nan"):
             learn(one, NAN)
+
+
+@pytest.mark.parametrize("hears", ["_saver", "_server", "_source"])
+def test_whoever_tells_it_of_a_later_learner_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: str
+) -> None:
+    with learner(tmp_path, "Fail") as one:
+        part = getattr(one, hears)
+        monkeypatch.setattr(type(part) if hears == "_source" else part, "heard_epoch", 2)
+        with pytest.raises(Superseded, match="a learner of epoch 2 has begun after this one, of epoch 1"):
+            one._turn()

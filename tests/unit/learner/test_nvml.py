@@ -133,13 +133,10 @@ def test_another_device_is_an_error(driver: Driver) -> None:
         DriverFigures(pynvml, "GPU-00000000-0000-0000-0000-000000000000")
 
 
-def test_without_a_driver_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver_or_the_package_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
     monkeypatch.setattr(pynvml, "nvmlInitWithFlags", raising(missing))
     assert nvml() is None
-
-
-def test_without_the_package_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvml() is None
 
