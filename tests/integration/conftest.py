@@ -1,12 +1,13 @@
-"""A real S3 server, and time: whole runs take longer than other tests, above all where others use the machine."""
+"""A real S3 server, a small disk, and time: whole runs take longer than other tests, above all where others use the machine."""
 
 from pathlib import Path
 
 import pytest
 
+from tests.support.disks import small_disk
 from tests.support.s3_server import s3
 
-__all__ = ["s3"]
+__all__ = ["s3", "small_disk"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

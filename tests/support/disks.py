@@ -4,19 +4,19 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """``folder`` as a file system of its own, of ``size`` such as 4m; skips the test where none can be mounted."""
+@pytest.fixture
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A file system of 4 MiB, or of the size that the test asks for; skips the test where none can be mounted."""
+    folder = tmp_path / "disk"
     folder.mkdir()
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a small tmpfs")
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={getattr(request, 'param', '4m')}", "tmpfs", str(folder)]
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("a tmpfs can't be mounted here")
     yield folder

@@ -7,15 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rljob.replay.embedded_redis import EmbeddedRedis
 from rljob.replay.redis_client import connect
+from rljob_operator.local.run_folder import ProcessIdentity
 
-from tests.support import disks
+from tests.support.disks import fill
 from tests.support.durability import assert_log_equals_table, reaches
 from tests.support.paths import ROOT
 from tests.support.replay_peers import Actor, Learner, config, sent, serving
@@ -136,12 +136,6 @@ def test_a_log_of_damaged_chunks_is_left_out(server: Any, damage: bytes | None) 
         assert (stats["chunks"], stats["items"], stats["inserted_total"]) == (3, 30, 130)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    with disks.small_disk(tmp_path / "disk", "4m") as folder:
-        yield folder
-
-
 def test_a_server_that_cannot_save_takes_no_writes_until_it_can(small_disk: Path) -> None:
     """A snapshot that fails in the middle of a run; the server tries again by itself, here it is asked to."""
     with (
@@ -150,7 +144,7 @@ def test_a_server_that_cannot_save_takes_no_writes_until_it_can(small_disk: Path
         serving(config(redis=str(server.socket))) as service,
     ):
         actor = sent(service, 10)
-        disks.fill(small_disk / "ballast")
+        fill(small_disk / "ballast")
         admin.bgsave()
         assert "can't save to its disk" in reaches(service, "Down", actor).reason
         (small_disk / "ballast").unlink()
@@ -170,7 +164,7 @@ def test_a_server_that_cannot_save_at_the_end_is_ended_and_says_what_is_lost(
         if saved_before:
             client.save()
         client.set("late", os.urandom(1 << 20))
-    disks.fill(small_disk / "ballast")
+    fill(small_disk / "ballast")
     began = time.monotonic()
     lost = server.stop()
     assert time.monotonic() - began < 20.0
@@ -186,7 +180,7 @@ def test_a_server_that_cannot_save_at_the_end_is_ended_and_says_what_is_lost(
 
 def test_an_append_only_file_that_could_not_be_written_is_told(small_disk: Path) -> None:
     server = EmbeddedRedis(small_disk / "redis", "AppendOnly").start()
-    disks.fill(small_disk / "ballast")
+    fill(small_disk / "ballast")
     with connect(str(server.socket)) as client, contextlib.suppress(Exception):
         for _ in range(30):
             client.set("late", os.urandom(1 << 16))
@@ -208,16 +202,9 @@ time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
         pid = int(owner.stdout.readline())
-        disks.fill(small_disk / "ballast")
+        fill(small_disk / "ballast")
         owner.send_signal(signal.SIGKILL)
-    eventually(lambda: _gone(pid))
+    eventually(lambda: ProcessIdentity.of(pid) is None)
     (small_disk / "ballast").unlink()
     with EmbeddedRedis(small_disk / "redis") as again:
         assert again.alive, "the folder is free"
-
-
-def _gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
