@@ -1,35 +1,20 @@
-"""RoleProcess with real child processes: start, readiness, ends, drains and kills, and who goes first on too few cores.
-
-A job's pods as they would run on a cluster, their containers as processes here: nothing but what is rendered starts them.
-"""
+"""RoleProcess with real child processes: start, readiness, ends, drains and kills, and who goes first on too few cores."""
 
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
-from rljob.api import RLJob, load_manifest, parse_job
-from rljob.api.exit_codes import EXIT_PROTOCOL
-from rljob.wire.security import write_keys, write_role_keys
-from rljob.wire.version import WIRE_VERSION
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.kube.render.children import Secrets
-from rljob_operator.kube.render.containers import environment
-from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.settings import Settings
 from rljob_operator.local.process import RoleProcess, announce_path, niceness, set_niceness
 from rljob_operator.local.run_folder import ProcessIdentity
 
-from tests.integration.operator.pod_containers import PodContainers
 from tests.support.launch import execute
-from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually, known
 
 READY = (
@@ -227,91 +212,3 @@ def test_a_process_that_has_ended_is_left_alone() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     set_niceness(process.pid, 5)
-
-
-TOKEN = "the-token-of-this-job"
-
-
-def small_job() -> RLJob:
-    spec = {
-        "preset": "CartPoleApeX",
-        "replay": {"rateLimiter": {"minSize": 500, "errorBuffer": 8000}},
-        "actors": {"replicas": 1, "inference": "Central"},
-        "inference": {"replicas": 1},
-        "checkpoint": {"intervalSeconds": 3600},
-        "successPolicy": {"targetReturn": None, "rawFrames": 10_000_000},
-    }
-    return parse_job({"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "pods"}, "spec": spec})
-
-
-def made_keys(folder: Path) -> dict[Role, str]:
-    write_keys(folder / "all.json")
-    for role in Role:
-        write_role_keys(folder / "all.json", folder / f"{role}.json", str(role))
-    return {role: (folder / f"{role}.json").read_text() for role in Role}
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Short, for the sake of unix sockets."""
-    with tempfile.TemporaryDirectory(prefix="rljob-") as name:
-        yield Path(name)
-
-
-@pytest.fixture
-def pods(folder: Path, tmp_path: Path) -> Iterator[PodContainers]:
-    secrets = Secrets(made_keys(tmp_path), TOKEN)
-    with closing(
-        PodContainers(Owned(small_job(), "uid"), secrets, Settings(image="rl:1", checkpoint_size="1Gi"), folder)
-    ) as found:
-        yield found
-
-
-def test_pods_train_leave_and_come_back_where_they_were(pods: PodContainers) -> None:
-    members = ["replay-0", "learner", "inference-0", "actor-0"]
-    for member in (*members, "evaluator"):
-        pods.start(member)
-    pods.until(lambda: pods.status("learner").get("updates", 0) > 100, "updates")
-    for member in members:
-        pods.until(lambda member=member: pods.get(member, "/readyz")[0] == 200, f"{member} is ready")
-        assert pods.get(member, "/metrics")[0] == 200
-    assert pods.post("learner", "/checkpoint", {"sinceUnix": 5.5}, "wrong") == 401
-    assert pods.post("learner", "/checkpoint", {"sinceUnix": 5.5}, TOKEN) == 202
-    pods.until(lambda: pods.status("learner")["checkpoint"]["requested_unix"] == 5.5, "the checkpoint asked for")
-
-    for member in reversed((*members, "evaluator")):
-        assert pods.end(member) == 143, member
-    left = pods.last_words("learner")["checkpoint"]
-    assert left["state"] == "Valid"
-    assert left["step"] > 100
-
-    for member in ("replay-0", "learner"):
-        pods.start(member)
-    pods.until(lambda: pods.status("replay-0").get("state") in ("filling", "serving"), "the shard is warm")
-    assert pods.status("replay-0")["items"] >= 500, "from its volume"
-    assert pods.status("replay-0")["durable"] is True
-    pods.until(lambda: pods.status("learner").get("updates", 0) >= left["step"], "the learner goes on")
-
-
-JOB = EXAMPLES / "cartpole-apex.yaml"
-NEXT_RELEASE = (
-    f"from rljob.wire import version; version.WIRE_VERSION = {WIRE_VERSION + 1}; "
-    "from rljob.cli.app import app; app(['worker', *__import__('sys').argv[1:]])"
-)
-
-
-def test_it_ends_at_once_with_what_it_speaks_and_what_was_wanted(tmp_path: Path) -> None:
-    variables = {
-        each["name"]: each["value"]
-        for each in environment(Owned(load_manifest(JOB), "uid-1"), "learner", Settings(image="rl:1"))
-    }
-    variables |= {"RLJOB_JOB": str(JOB), "RLJOB_RUN_DIR": str(tmp_path), "RLJOB_METRICS_PORT": "0"}
-    (tmp_path / "roles").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", NEXT_RELEASE, "learner"],
-        env={**os.environ, **variables}, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == EXIT_PROTOCOL
-    assert done.stderr.splitlines()[-1].endswith(
-        f"speaks protocol {WIRE_VERSION + 1}; the job speaks protocol {WIRE_VERSION}"
-    )
