@@ -1,4 +1,4 @@
-"""Actors follow a learner that becomes slower and faster again: by the controller's own law, by an HPA, by KEDA.
+"""Actors follow a learner that becomes slower and faster again: by the controller's own law, and by KEDA with its HPA.
 
 The tests follow each other on one job. Its game costs no processor, so that the number of actors is what matters.
 """
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e import external_metrics
 from tests.e2e.cluster import LONG_SECONDS, Namespace, job, pause, requests, shared_claim
 from tests.e2e.operator_process import OperatorProcess, operator_of
 from tests.support import slow_game
@@ -26,6 +25,8 @@ SCALED = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": JOB}
 FAST, SLOW = 0.05, 0.5
 """Seconds that are added to each update: work for three actors, and for less than one."""
 METRICS_PORT = 18080
+ADDRESS = "RLJOB_E2E_ADDRESS"
+"""Where the cluster reaches the operator, which is a process of the tests."""
 GAMES, LEFT = "games", "left"
 READ_LEFT = (
     "import json, pathlib, urllib.request as u\n"
@@ -171,31 +172,17 @@ def follow_the_recommendation(namespace: Namespace, **autoscaler: Any) -> None:
     assert namespace.job_status(JOB)["restarts"] == {"counted": 0, "ignored": 0}
 
 
-def test_an_hpa_follows_the_recommendation_both_ways(
-    trains: Namespace, operator: OperatorProcess, tmp_path: Path
-) -> None:
-    with external_metrics.served(trains, f"http://127.0.0.1:{METRICS_PORT}/metrics", tmp_path):
-        hpa = yaml.safe_load((EXAMPLES / "autoscaling" / "hpa.yaml").read_text())
-        hpa["spec"] |= {"scaleTargetRef": SCALED, "maxReplicas": 6}
-        hpa["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"]["rljob"] = JOB
-        hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
-        follow_the_recommendation(trains, **hpa)
-
-
 def test_keda_follows_the_recommendation_both_ways(trains: Namespace, operator: OperatorProcess) -> None:
-    address = os.environ.get(external_metrics.ADDRESS)
+    address = os.environ.get(ADDRESS)
     if not address or trains.get("crd", "scaledobjects.keda.sh") is None:
-        pytest.skip(f"{external_metrics.ADDRESS} is not set, or the cluster has no KEDA")
+        pytest.skip(f"{ADDRESS} is not set, or the cluster has no KEDA (docs/testing-on-kubernetes.md)")
     found = yaml.safe_load((EXAMPLES / "autoscaling" / "keda.yaml").read_text())
     found["spec"] |= {"scaleTargetRef": SCALED, "maxReplicaCount": 6, "pollingInterval": 5}
     found["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"][
         "stabilizationWindowSeconds"
     ] = 0
     asked = found["spec"]["triggers"][0]["metadata"]
-    for of_a_service in (
-        "aggregateFromKubeServiceEndpoints",
-        "aggregationType",
-    ):  # the operator is a process of the tests
+    for of_a_service in ("aggregateFromKubeServiceEndpoints", "aggregationType"):
         del asked[of_a_service]
     asked["url"] = f"http://{address}:{METRICS_PORT}/metrics"
     asked["valueLocation"] = f'rljob_operator_recommended_actors{{namespace="{trains.name}",rljob="{JOB}"}}'
