@@ -51,6 +51,4 @@ def test_a_fork_is_done_at_once_in_place_and_once(local_run: Callable[..., Local
     run.answer("set", folder, wrong, "--wait")
     refused = known(run.job_status.fork)
     assert (refused.state, "holds no checkpoint" in refused.message) == ("Refused", True)
-    run.answer("set", folder, "algorithm.learningRate=0.5", code=2, said="learningRateDecaySteps is above 0")
-    run.answer("set", folder, "algorithm.batchSize=32", code=2, said="only while the job is suspended")
     run.until_learning(run.status("learner")["updates"] + 1, seconds=30)

@@ -1,17 +1,22 @@
-"""`rljob run` with its checkpoints in a bucket: suspended and resumed at the same step, and with a server that goes and comes."""
+"""What a run keeps on servers of others: checkpoints in a bucket, whose server goes and comes, and experience in a Redis."""
 
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.s3_server import BUCKET, SECRET_KEY, S3Server
+from tests.support.shared_redis import PASSWORD, shared_redis
 from tests.support.waiting import known
 
 URL = f"s3://{BUCKET}/runs/cartpole"
 IN_BUCKET = ("--set", f"spec.checkpoint.storage.objectStore.url={URL}", "--set", "spec.checkpoint.intervalSeconds=2")
 
 
-def test_a_run_is_suspended_and_resumed_at_the_same_step(local_run: Callable[..., LocalRun], s3: S3Server) -> None:
+def test_a_run_is_suspended_and_resumed_at_the_step_that_is_in_a_bucket(
+    local_run: Callable[..., LocalRun], s3: S3Server
+) -> None:
     run = local_run(*ENDLESS, *IN_BUCKET)
     folder = str(run.run_dir)
     run.until_learning(100)
@@ -22,7 +27,7 @@ def test_a_run_is_suspended_and_resumed_at_the_same_step(local_run: Callable[...
     assert f"{s3.url} can't be reached" in known(run.job_status.condition("CheckpointValid")).message
     run.until_learning(run.status("learner")["updates"] + 50)
     assert run.verb("suspend", folder)[0] == 0
-    run.until(lambda: "can't be reached" in condition_message(run, "Suspended"), 120, "what it waits for")
+    run.until(lambda: "can't be reached" in str(run.job_status.condition("Suspended")), 120, "what it waits for")
     assert run.status("learner"), "it is not let go without a checkpoint"
     s3.start()
     run.until(lambda: run.job_status.state == "Suspended", 180, "the suspension")
@@ -47,6 +52,26 @@ def test_a_run_is_suspended_and_resumed_at_the_same_step(local_run: Callable[...
         run.answer("eval", source, "--episodes", "1", "--json")
 
 
-def condition_message(run: LocalRun, type: str) -> str:
-    condition = run.job_status.condition(type)
-    return condition.message if condition is not None else ""
+@pytest.mark.timeout(600)
+@pytest.mark.long
+def test_a_run_goes_on_with_the_experience_that_is_in_a_redis(
+    local_run: Callable[..., LocalRun], tmp_path: Path
+) -> None:
+    with shared_redis(tmp_path / "shared") as shared:
+        login = {"RLJOB_REDIS_PASSWORD": PASSWORD}
+        where = f"spec.replay.redis.external.url={shared.url}"
+        run = local_run(*ENDLESS, "--set", where, environment=login)
+        run.until_learning(50)
+        run.until(lambda: run.status("replay-0").get("durable") is True, 60, "durable")
+        assert run.interrupt() == 130
+        assert shared.names("run:")
+        assert not (run.run_dir / "redis" / "replay-0").exists(), "no server of its own is started"
+
+        again = local_run("--resume", run_dir=run.run_dir, job=run.run_dir / "job.yaml", environment=login)
+        log = run.run_dir / "logs" / "replay-0.log"
+        again.until(lambda: "restored in" in log.read_text(), 60, "what the first one has stored")
+        assert again.status("replay-0")["items"] >= 500
+        assert again.interrupt() == 130
+        secret = [file for file in run.run_dir.rglob("*") if file.is_file() and PASSWORD.encode() in file.read_bytes()]
+        assert not secret, "the password is in no file"
+        assert PASSWORD not in run.output + again.output
