@@ -57,7 +57,7 @@ class World:
         frames: int = 700,
     ) -> None:
         self.curve, self.kill_at, self.fails, self.frames_a_tick = curve, kill_at, fails, frames
-        self.moments = self._version = self.ticks = self.clock = 0
+        self.moments = self._version = self.clock = 0
         self.objects: dict[tuple[str, str], Object] = {}
         self.frames: dict[str, int] = {}
         self.states: dict[str, dict[str, str]] = {}
@@ -174,7 +174,6 @@ class World:
 
     def tick(self) -> None:
         """Jobs play, end or suspend; one judge ends."""
-        self.ticks += 1
         for name, job in self.of(RLJOBS).items():
             budget, state = job["spec"]["successPolicy"]["rawFrames"], self.states.setdefault(name, {})
             trial = int(job["metadata"]["labels"]["rljob.dev/trial"])

@@ -10,7 +10,7 @@ from benchmarks.autoscaler_sim import CAPPED, FAULTS, HELD, ITERATIONS, LAGGING,
 from benchmarks.autoscaling.laws import run_law
 from benchmarks.autoscaling.plant import Scenario, simulate
 
-SEEDS = range(3)
+SEEDS = range(2)
 
 
 @pytest.fixture(scope="module")
