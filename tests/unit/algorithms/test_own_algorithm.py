@@ -107,7 +107,9 @@ def test_a_check_of_the_authors_own_is_told_in_its_words_or_by_the_line_that_fai
 def test_what_it_learns_from_has_a_place_that_fits(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"spec.replay: required: plugin_\d+.py:make learns from transitions"):
         with_own_parts(job(tmp_path, replay=None))
-    with pytest.raises(ManifestError, match=r"minSize: got 100; allowed: at least the algorithm.s batchSize \(here 256\)"):
+    with pytest.raises(
+        ManifestError, match=r"minSize: got 100; allowed: at least the algorithm.s batchSize \(here 256\)"
+    ):
         with_own_parts(job(tmp_path, replay={"rateLimiter": {"minSize": 100}}))
 
 
