@@ -109,14 +109,6 @@ def assert_a_killed_role_comes_back(run: LocalRun, name: str) -> None:
     run.until_learning(run.until(lambda: run.status("learner").get("updates"), 60, "the learner's status") + 50)
 
 
-def test_what_can_not_run_says_so_before_anything_starts(local_run: Callable[..., LocalRun]) -> None:
-    run = local_run("--set", "spec.environment.id=no_such_module:make", "--set", "spec.successPolicy.rawFrames=1000000")
-    assert run.finish(60) == 2
-    assert "no_such_module" in run.output
-    assert "Traceback" not in run.output
-    assert not (run.run_dir / "logs").exists()
-
-
 def test_a_killed_controller_leaves_nothing_and_the_next_goes_on(local_run: Callable[..., LocalRun]) -> None:
     """The next is killed, too, and the verbs say that there is none."""
     run = local_run(*ENDLESS)
