@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -459,28 +458,3 @@ def test_a_journal_whose_last_part_is_gone_is_told() -> None:
     assert (world.of(CONFIG_MAPS), len(world.of(RLJOBS))) == ({}, jobs), "nothing is begun anew"
     world.objects["configmaps", "a-journal-0"] = kept
     world.live()
-
-
-def test_a_thousand_trials_fit_into_a_status_and_into_config_maps() -> None:
-    """Acceptance row 9, as far as it needs no cluster."""
-    experiment = document(1000, parallelism=500)
-    experiment["spec"]["search"]["parameters"]["algorithm.network"] = {"values": ["a" * 200 + ":f"]}
-    world = World(experiment, spread, frames=9000)
-    world.verdict = _all_at_once(world)  # type: ignore[method-assign]
-    status = world.live(ticks=4000)
-    assert (status["trials"], status["done"], len(json.dumps(status)) <= 100_000) == (1000, 1000, True)
-    assert max(len(each["data"]["journal.jsonl"]) for each in world.of(CONFIG_MAPS).values()) < 900_000
-    assert sorted([entry["trial"] for entry in world.entries() if entry["kind"] == "Start"]) == list(range(1000))
-
-
-def _all_at_once(world: World) -> Any:
-    """Every judge ends in the same tick."""
-    verdict = world.verdict
-
-    def found(name: str, pod: dict[str, Any]) -> dict[str, Any]:
-        for each, other in world.of(PODS).items():
-            if "status" not in other and each != name:
-                world.put(PODS, {**other, "status": verdict(each, other)})
-        return verdict(name, pod)
-
-    return found
