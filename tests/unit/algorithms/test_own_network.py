@@ -53,7 +53,8 @@ def test_every_way_to_compute_it_means_the_same(centred: bool) -> None:
 
 
 def test_action_values_come_out_of_it_too() -> None:
-    assert QNetwork(QNetworkConfig(RESNET, PONG, hidden_units=16, own=SMALL))(FRAMES).shape == (3, 6)
+    network = QNetwork(QNetworkConfig(RESNET, PONG, hidden_units=16, own=SMALL))
+    assert (network(FRAMES).shape, len(network.dense)) == ((3, 6), 2), "one dense layer, and what it is seen through"
 
 
 def test_a_vector_is_shown_flat(tmp_path: Path) -> None:

@@ -9,8 +9,17 @@ import pytest
 from rljob.api.controller_memory import MemberMemory
 from rljob.api.roles import AutoscalingSpec
 from rljob_operator.core.autoscaling.advance import Recommendation, advance
+from rljob_operator.core.autoscaling.guards import most_allowed
+from rljob_operator.core.autoscaling.law import Match, Rates
 from rljob_operator.core.autoscaling.limits import least_after, most_after, most_wanted, with_wanted
-from rljob_operator.core.autoscaling.model import MOST_ENTRIES, AutoscalingMemory, LimitedBy, ScalingSample, Supply
+from rljob_operator.core.autoscaling.model import (
+    MOST_ENTRIES,
+    AutoscalingMemory,
+    GuardMemory,
+    LimitedBy,
+    ScalingSample,
+    Supply,
+)
 from rljob_operator.core.autoscaling.warmup import fault
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules.places import _stays
@@ -213,6 +222,12 @@ def test_growth_that_brings_nothing_stops() -> None:
     limit = job.answers[-1].limited_by
     assert (limit, limit.reason, job.actors) == (LimitedBy.GAIN, "DiminishingReturns", 10), "it is taken back"
     assert job.run(100).desired == 10
+
+
+def test_actors_that_became_slower_by_a_growth_are_no_reason_for_more() -> None:
+    guards = GuardMemory(actors=4, free_actors=8.0, arrived_per_second=16.0)  # two a second each before
+    twenty = Match(Rates(20.0, 1.0, 0.0, True), integral=0.0, missing_items=0.0, trim_seconds=1.0)
+    assert most_allowed(guards, twenty, supply(5), 5, T0) == (10, LimitedBy.GAIN)
 
 
 def test_what_was_learned_of_the_lag_is_kept_for_twice_as_long_each_time() -> None:
