@@ -111,7 +111,7 @@ class Shards:
             expected.fill(rows, slots, self.in_ram[shard])
             made.fill(rows, slots, self.on_device[shard])
             self.insert(chunks_between)
-        expected.weight[:] = made.weight[:] = self.random.random(BATCH).astype(np.float32)
+        expected.arrays["weight"][:] = made.arrays["weight"][:] = self.random.random(BATCH).astype(np.float32)
 
 
 def same(made: TransitionBatch, expected: TransitionBatch) -> None:
@@ -134,7 +134,7 @@ def test_batches_are_those_of_a_mirror_in_ram(layout: SegmentLayout, device: tor
             expected, made = expected or plain.take(), made or buffers.take()
         shards.fill(expected, made, chunks_between=2)
         same(on_current_stream(*buffers.upload(made)), on_current_stream(*plain.upload(expected)))
-        np.testing.assert_array_equal(made.policy_version, expected.policy_version)
+        np.testing.assert_array_equal(made.arrays["policy_version"], expected.arrays["policy_version"])
         plain.give_back(expected)
         buffers.give_back(made)
     assert shards.number > 3 * 4 * 4, "every slot was overwritten several times"
