@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 JOB = Path(__file__).with_name("slow_game.yaml")
-DELAY_FILE = "RLJOB_TEST_GAME_DELAY_FILE"
+DELAY_FILE = "TEST_GAME_DELAY_FILE"  # a role is given no variable of its shell that begins with RLJOB_
 """Names the file that holds how many seconds a step of `throttled` takes."""
 
 

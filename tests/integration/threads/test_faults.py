@@ -108,7 +108,6 @@ CONTAINED = {
 WAITED_FOR = {
     "optim/sharded_optimizer.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
     "python/handle.py": "unit/operator/python: what a verb raises is raised to the one who asked",
-    "replay/restore.py": "unit/replay and integration/replay: a restore raises where its results are wanted",
 }
 
 
@@ -152,7 +151,7 @@ def test_nobody_starts_a_thread_in_another_way() -> None:
     assert {f"{path.parent.name}/{path.name}" for path in pools} == set(WAITED_FOR)
     others = ("Timer", "ThreadPool", "start_new_thread", "to_thread", "run_in_executor")
     assert [f"{path.parent.name}/{path.name}" for name in others for path, _ in calls(name)] == [
-        "experiment/journal.py",
+        "experiment/reconcile.py",
         "experiment/reconcile.py",
         "experiment/reconcile.py",
         "process/lease.py",

@@ -1,7 +1,7 @@
 """A learner or a replay service that is slower than its machine, so that tests see the others follow it and say so.
 
-Python imports this file by itself where its folder is on PYTHONPATH. ``RLJOB_TEST_LEARNER_DELAY_FILE`` and
-``RLJOB_TEST_REPLAY_DELAY_FILE`` name files that hold a number of seconds: each turn of that role's loop that did work then takes
+Python imports this file by itself where its folder is on PYTHONPATH. ``TEST_LEARNER_DELAY_FILE`` and
+``TEST_REPLAY_DELAY_FILE`` name files that hold a number of seconds: each turn of that role's loop that did work then takes
 so much longer, and a file is read again twice a second. A turn that did nothing is not delayed, so that waiting stays waiting in
 the stage clock. A file that is missing, or holds no number, delays nothing.
 """
@@ -13,8 +13,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-LEARNER_DELAY_FILE = "RLJOB_TEST_LEARNER_DELAY_FILE"
-REPLAY_DELAY_FILE = "RLJOB_TEST_REPLAY_DELAY_FILE"
+LEARNER_DELAY_FILE = "TEST_LEARNER_DELAY_FILE"
+REPLAY_DELAY_FILE = "TEST_REPLAY_DELAY_FILE"
 _READ_AGAIN_SECONDS = 0.5
 
 
