@@ -58,8 +58,9 @@ def _tidy(path: Path) -> Path:
 
 
 def spec_of_job(written: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of a job as written, or of the jobs of an experiment."""
-    return dict(written["spec"].get("template", written)["spec"])
+    """The spec of a job as written, or of the jobs of an experiment: a part of ``written``, and no copy."""
+    found: dict[str, Any] = written["spec"].get("template", written)["spec"]
+    return found
 
 
 def with_code(written: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], Archive | None]:
